@@ -1,0 +1,36 @@
+"""Errors that end a run with one message: what is wrong, where, and what to set.
+
+All of them are ``ValueError`` or ``RuntimeError`` for a caller who knows nothing of burnish. The command line prints
+them without a traceback.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+
+
+class UserError(ValueError):
+    """Something that the user gave cannot work. The message says what, where and what to do."""
+
+
+class DataError(UserError):
+    """A row, a column or a file cannot be trained on."""
+
+
+class SettingError(UserError):
+    """A setting is unknown, contradicts another, or does nothing here."""
+
+
+class CheckpointError(UserError):
+    """A checkpoint is missing, damaged, or of another run."""
+
+
+class NonFiniteError(RuntimeError):
+    """A loss or a gradient became NaN or infinite; the update was not applied."""
+
+
+def did_you_mean(word: str, known: Iterable[str]) -> str:
+    """A closing sentence that names the nearest known words, or an empty string."""
+    near = difflib.get_close_matches(word, list(known), n=3, cutoff=0.6)
+    return f" Did you mean {' or '.join(repr(name) for name in near)}?" if near else ""

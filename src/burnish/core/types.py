@@ -1,0 +1,103 @@
+"""Values that travel through a run: examples in micro-batches in steps, losses, and what a step reports."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import torch
+
+IGNORED_LABEL = -100
+"""The label of a position that carries no loss (the ``ignore_index`` of every transformers loss)."""
+
+Inputs = dict[str, Any]
+"""What a model's ``forward`` takes by keyword; tensors have shape (batch, ...)."""
+
+Example = Mapping[str, Any]
+"""One row after preprocessing: column name to value."""
+
+
+@dataclass(frozen=True)
+class MicroBatch:
+    """What goes through the model at once, with its counts, all known on the host."""
+
+    inputs: Inputs
+    rows: tuple[int, ...]
+    """Number of each example in its dataset, in the order of the batch; -1 where it is not known."""
+    num_targets: int
+    """Positions or rows that carry loss."""
+    num_tokens: int
+    """Tokens that are attended to: neither padding nor special zeros of the mask."""
+    num_positions: int
+    """Positions the model computes, padding included."""
+
+
+@dataclass(frozen=True)
+class Step:
+    """The examples of one optimizer update, cut into micro-batches."""
+
+    epoch: int
+    """Pass over the data, counted from 0."""
+    index: int
+    """Step within the pass, counted from 0."""
+    micro_batches: tuple[MicroBatch, ...]
+    num_positions_plain: int = 0
+    """Positions that the usual padded batches of these examples would have had."""
+
+    @property
+    def num_targets(self) -> int:
+        return sum(batch.num_targets for batch in self.micro_batches)
+
+    @property
+    def num_examples(self) -> int:
+        return sum(len(batch.rows) for batch in self.micro_batches)
+
+    @property
+    def num_tokens(self) -> int:
+        return sum(batch.num_tokens for batch in self.micro_batches)
+
+    @property
+    def num_positions(self) -> int:
+        return sum(batch.num_positions for batch in self.micro_batches)
+
+    @property
+    def rows(self) -> list[int]:
+        return [row for batch in self.micro_batches for row in batch.rows]
+
+
+@dataclass(frozen=True)
+class StepReport:
+    """What a step came to. The tensors are 0-dimensional, float32, and stay on the device until a log is due."""
+
+    loss: torch.Tensor
+    """Summed loss of the step over its number of targets."""
+    grad_norm: torch.Tensor
+    """2-norm of all gradients before clipping."""
+    finite: torch.Tensor
+    """bool: loss and gradient are finite; where it is False, the update was not applied (unless asked for)."""
+
+
+class TrainOutput(NamedTuple):
+    """What ``Trainer.train`` returns."""
+
+    global_step: int
+    training_loss: float
+    metrics: dict[str, float]
+
+
+class PredictionOutput(NamedTuple):
+    """What ``Trainer.predict`` returns, in dataset order."""
+
+    predictions: Any
+    label_ids: Any
+    metrics: dict[str, float] | None
+
+
+class EvalLoopOutput(NamedTuple):
+    """What ``Trainer.evaluation_loop`` returns, in dataset order."""
+
+    predictions: Any
+    label_ids: Any
+    metrics: dict[str, float] | None
+    num_samples: int | None
