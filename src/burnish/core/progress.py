@@ -8,7 +8,15 @@ from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
-OURS = ("num_examples_seen", "num_positions", "num_positions_plain", "total_loss", "num_loss_steps")
+OURS = (
+    "num_examples_seen",
+    "num_positions",
+    "num_positions_plain",
+    "total_loss",
+    "num_loss_steps",
+    "unlogged_loss",
+    "unlogged_steps",
+)
 """Fields that transformers does not know; they are kept apart so that its trainer can read our checkpoints."""
 
 
@@ -49,6 +57,10 @@ class TrainerState:
     """Sum of the losses of the steps that were logged and had targets."""
     num_loss_steps: int = 0
     """Number of steps summed in `total_loss`."""
+    unlogged_loss: float = 0.0
+    """Sum of the losses of the steps since the last log."""
+    unlogged_steps: int = 0
+    """Number of steps summed in `unlogged_loss`."""
 
     def familiar(self) -> dict[str, Any]:
         """The fields that transformers knows, as JSON values."""

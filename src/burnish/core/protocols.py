@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Iterator
 from typing import Any, Protocol
 
@@ -28,32 +27,25 @@ class StepSource(Protocol):
 class Objective(Protocol):
     """Examples in, loss out."""
 
-    def count(self, inputs: Inputs) -> int:
-        """Positions or rows of a collated batch that carry loss. Runs on the host, before anything is computed."""
+    def weight(self, batch: MicroBatch) -> int:
+        """Targets of this micro-batch: how many of the things that the loss is a mean over. 0 means no loss."""
         ...
 
     def step_loss(self, model: nn.Module, batch: MicroBatch, num_targets: int) -> torch.Tensor:
-        """What this micro-batch adds to the step's loss: its summed loss over the `num_targets` of the whole step."""
+        """What this micro-batch adds to the step's loss: its summed loss over the `num_targets` of the whole step.
+        `batch` is on the device."""
         ...
 
 
 class Engine(Protocol):
-    """Where and how tensors are computed. One step: `backward` for each micro-batch, then `update` once."""
+    """Where and how tensors are computed. One step: `backward` for each micro-batch, then the update once."""
 
     device: torch.device
     num_processes: int
     process_index: int
 
-    def prepare(self, model: nn.Module) -> nn.Module:
-        """The model to call in training: on the device, wrapped or compiled as asked."""
-        ...
-
     def to_device(self, inputs: Inputs) -> Inputs:
-        """The same inputs on the device; floating point in the model's type where the engine demands it."""
-        ...
-
-    def autocast(self) -> contextlib.AbstractContextManager[Any]:
-        """The precision in which losses are computed."""
+        """The same inputs on the device."""
         ...
 
     def backward(self, loss: torch.Tensor) -> None:
@@ -64,8 +56,16 @@ class Engine(Protocol):
         """The 2-norm of the step's gradients, over all processes, with any loss scale taken out."""
         ...
 
-    def update(self, grad_norm: torch.Tensor, finite: torch.Tensor) -> None:
-        """Clips and applies the gradients where `finite` is True on the device, and clears them."""
+    def clip(self, grad_norm: torch.Tensor) -> None:
+        """Scales the gradients down to the greatest norm allowed."""
+        ...
+
+    def update(self, apply: torch.Tensor) -> None:
+        """Applies the gradients where `apply` (bool, on the device) is True."""
+        ...
+
+    def clear_gradients(self) -> None:
+        """Forgets the gradients of the step."""
         ...
 
     def sum_over_processes(self, number: int) -> int:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import torch
@@ -18,19 +18,32 @@ Example = Mapping[str, Any]
 """One row after preprocessing: column name to value."""
 
 
+class Counts(NamedTuple):
+    """What a loss may be a mean over, counted in a collated batch. Which of them it is, the objective knows."""
+
+    rows: int
+    labels: int
+    """Labels other than -100; the number of rows where labels are not integers."""
+    next_labels: int
+    """The same without the first position of each row: targets of a loss that predicts the next position."""
+
+
 @dataclass(frozen=True)
 class MicroBatch:
     """What goes through the model at once, with its counts, all known on the host."""
 
     inputs: Inputs
     rows: tuple[int, ...]
-    """Number of each example in its dataset, in the order of the batch; -1 where it is not known."""
-    num_targets: int
-    """Positions or rows that carry loss."""
+    """Number of each example in its dataset, in the order of the batch."""
+    counts: Counts
     num_tokens: int
     """Tokens that are attended to: neither padding nor special zeros of the mask."""
     num_positions: int
     """Positions the model computes, padding included."""
+
+    def pin_memory(self) -> MicroBatch:
+        """A copy with its tensors in page-locked memory; torch's loader asks for it by this name."""
+        return replace(self, inputs={name: _pinned(value) for name, value in self.inputs.items()})
 
 
 @dataclass(frozen=True)
@@ -44,10 +57,6 @@ class Step:
     micro_batches: tuple[MicroBatch, ...]
     num_positions_plain: int = 0
     """Positions that the usual padded batches of these examples would have had."""
-
-    @property
-    def num_targets(self) -> int:
-        return sum(batch.num_targets for batch in self.micro_batches)
 
     @property
     def num_examples(self) -> int:
@@ -64,6 +73,14 @@ class Step:
     @property
     def rows(self) -> list[int]:
         return [row for batch in self.micro_batches for row in batch.rows]
+
+    def pin_memory(self) -> Step:
+        """A copy with its tensors in page-locked memory; torch's loader asks for it by this name."""
+        return replace(self, micro_batches=tuple(batch.pin_memory() for batch in self.micro_batches))
+
+
+def _pinned(value: Any) -> Any:
+    return value.pin_memory() if isinstance(value, torch.Tensor) else value
 
 
 @dataclass(frozen=True)

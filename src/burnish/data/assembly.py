@@ -1,0 +1,135 @@
+"""From row numbers to a step: reading, micro-batching, collating, trimming, counting."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from burnish.core.errors import DataError
+from burnish.core.randomness import COLLATION, EXAMPLE, seed_all, seed_for
+from burnish.core.types import Counts, Inputs, MicroBatch, Step
+
+from .counting import num_positions, num_rows, num_tokens
+from .lengths import brought_length, real_length
+from .microbatches import Budget, cut
+from .trimming import trimmed
+
+Rows = list[tuple[int, Any]]
+"""Examples with their row numbers."""
+
+
+@dataclass(frozen=True)
+class Assembly:
+    """Makes steps of examples. Holds no state: the same examples at the same place always give the same step.
+
+    Args:
+        collate: a list of examples to the keyword arguments of `forward`.
+        count: what the loss may be a mean over, in a collated batch.
+        budget: how much goes through the model at once, or None to leave the batches whole.
+        trim: cut away padding that no row attends to.
+        is_encoder_decoder: the model reads its labels as a second sequence.
+        seed: seed of the run, for collators and datasets that draw at random.
+        collation_draws: whether the collator draws at random.
+        examples_draw: whether reading an example may draw at random.
+    """
+
+    collate: Callable[[list[Any]], Any]
+    count: Callable[[Inputs], Counts]
+    budget: Budget | None
+    trim: bool = True
+    is_encoder_decoder: bool = False
+    seed: int = 0
+    collation_draws: bool = False
+    examples_draw: bool = False
+
+    def read(self, dataset: Any, row_numbers: Sequence[int], epoch: int) -> Rows:
+        """The examples of these rows. A row that draws at random gets a seed of its own in every pass."""
+        fetch = getattr(dataset, "__getitems__", None)
+        if fetch is not None and not self.examples_draw:
+            return list(zip(row_numbers, fetch(list(row_numbers)), strict=True))
+        return [(row, self._example(dataset, row, epoch)) for row in row_numbers]
+
+    def step(self, epoch: int, index: int, batches: Sequence[Rows]) -> Step:
+        """One step of the examples of its batches."""
+        groups = self._groups(batches)
+        return Step(
+            epoch=epoch,
+            index=index,
+            micro_batches=tuple(self.micro_batch(group, epoch, index, i) for i, group in enumerate(groups)),
+            num_positions_plain=sum(len(batch) * max(brought_length(e) for _, e in batch) for batch in batches),
+        )
+
+    def micro_batch(self, rows: Rows, epoch: int = 0, index: int = 0, number: int = 0) -> MicroBatch:
+        """Collates some examples. The place (pass, step, micro-batch) seeds a collator that draws."""
+        if self.collation_draws:
+            seed_all(seed_for(self.seed, COLLATION, epoch, index, number))
+        numbers = [row for row, _ in rows]
+        collated = self._collated([_copy(example) for _, example in rows], numbers)
+        return self.counted(collated, numbers)
+
+    def counted(self, inputs: Inputs, row_numbers: Sequence[int]) -> MicroBatch:
+        """A batch that is collated already, trimmed and counted."""
+        if not isinstance(inputs, dict):
+            rows = num_rows(inputs)
+            return MicroBatch(inputs, tuple(row_numbers), Counts(rows, rows, rows), rows, rows)
+        inputs = trimmed(inputs, self.is_encoder_decoder) if self.trim else inputs
+        return MicroBatch(inputs, tuple(row_numbers), self.count(inputs), num_tokens(inputs), num_positions(inputs))
+
+    def whole(self) -> Assembly:
+        """The same without micro-batching, for losses in which the rows of a batch interact."""
+        return replace(self, budget=None)
+
+    def _groups(self, batches: Sequence[Rows]) -> list[Rows]:
+        rows = [row for batch in batches for row in batch]
+        if self.budget is None:
+            return [list(batch) for batch in batches]
+        lengths = [real_length(example, self.is_encoder_decoder) for _, example in rows]
+        if any(length is None for length in lengths):
+            return [list(batch) for batch in batches]  # nothing to sort by: images, audio, plain features
+        return [[rows[i] for i in group] for group in cut([length or 0 for length in lengths], self.budget)]
+
+    def _example(self, dataset: Any, row: int, epoch: int) -> Any:
+        if self.examples_draw:
+            seed_all(seed_for(self.seed, EXAMPLE, epoch, row))
+        return dataset[row]
+
+    def _collated(self, examples: list[Any], numbers: list[int]) -> Inputs:
+        try:
+            batch = self.collate(examples)
+        except DataError:
+            raise
+        except Exception as error:
+            raise DataError(
+                f"The data collator failed on rows {numbers}: {type(error).__name__}: {error}. If rows have different "
+                "lengths, pass `processing_class=tokenizer` or a `data_collator` that pads."
+            ) from error
+        return as_inputs(batch, numbers)
+
+
+def as_inputs(batch: Any, numbers: Sequence[int]) -> Inputs:
+    """A collated batch as a plain dict of keyword arguments. A batch of another shape is for a user's own
+    `compute_loss`, and passes as it is."""
+    if not isinstance(batch, Mapping):
+        return batch  # type: ignore[no-any-return]
+    inputs = dict(batch)
+    if num_rows(inputs) == 0:
+        raise DataError(
+            f"The batch of rows {list(numbers)} holds no tensor, only {sorted(inputs)}. Tokenise the dataset, or set "
+            "`remove_unused_columns=False` if a `data_collator` makes the tensors from other columns."
+        )
+    return inputs
+
+
+def _copy(example: Any) -> Any:
+    """A collator may take things out of an example; the dataset's own row stays as it is."""
+    return dict(example) if type(example) is dict else example
+
+
+def reading_draws(dataset: Any) -> bool:
+    """Whether reading a row may draw at random: not for lists and tables without a transform."""
+    import datasets
+
+    if isinstance(dataset, datasets.Dataset):
+        return dataset.format["type"] == "custom"
+    return not isinstance(dataset, (list, tuple))

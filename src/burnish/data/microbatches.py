@@ -1,0 +1,59 @@
+"""Cutting the examples of a step into micro-batches."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Budget:
+    """How much goes through the model at once.
+
+    Args:
+        tokens: positions (rows × longest row) of a micro-batch at the most; a longer row goes alone.
+        call_cost: what one more micro-batch costs, in positions: the price of a pass over the weights and of its
+            Python. Splitting pays when it saves more padding than this.
+        rows: rows of a micro-batch at the most, or None.
+    """
+
+    tokens: int
+    call_cost: int
+    rows: int | None = None
+
+
+def cut(lengths: Sequence[int], budget: Budget) -> list[list[int]]:
+    """Groups of example numbers, together every example once, that cost the least.
+
+    Examples are taken from the longest to the shortest, so that each group pads to its first. Among all ways of
+    cutting that order within the budget, the one with the lowest sum of (rows × longest + call_cost) is found by
+    dynamic programming over the position of the last cut, in time (examples × rows of a group). Ties are broken by
+    position, so that equal lengths always give equal groups.
+    """
+    order = sorted(range(len(lengths)), key=lambda i: (-lengths[i], i))
+    descending = [lengths[i] for i in order]
+    cost = [0] * (len(order) + 1)
+    start_of = [0] * (len(order) + 1)
+    for end in range(1, len(order) + 1):
+        cost[end], start_of[end] = min(
+            (cost[start] + (end - start) * descending[start] + budget.call_cost, start)
+            for start in _starts(end, descending, budget)
+        )
+    groups = []
+    end = len(order)
+    while end > 0:
+        groups.append(order[start_of[end] : end])
+        end = start_of[end]
+    return groups[::-1]
+
+
+def _starts(end: int, descending: Sequence[int], budget: Budget) -> range:
+    """Where a group that ends before `end` may start: at its last example, or earlier while it fits."""
+    start = end - 1
+    while start > 0 and _fits(end - start + 1, descending[start - 1], budget):
+        start -= 1
+    return range(start, end)
+
+
+def _fits(rows: int, longest: int, budget: Budget) -> bool:
+    return rows * longest <= budget.tokens and (budget.rows is None or rows <= budget.rows)

@@ -1,0 +1,93 @@
+"""Making a model ready for training, and undoing it afterwards."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+from typing import Any
+
+import torch
+from torch import nn
+
+from burnish.core.errors import SettingError
+
+
+def compiled(model: nn.Module, backend: str | None, mode: str | None) -> nn.Module:
+    """The model compiled by `torch.compile`; it shares its weights with the one given."""
+    options: dict[str, Any] = {"backend": backend or "inductor"}
+    if mode is not None:
+        options["mode"] = mode
+    wrapped = torch.compile(model, **options)
+    assert isinstance(wrapped, nn.Module)
+    return wrapped
+
+
+@contextlib.contextmanager
+def gradient_checkpointing(model: nn.Module, enabled: bool, options: dict[str, Any] | None) -> Iterator[None]:
+    """Recomputes activations in the backward pass (Chen et al., 2016) inside the context.
+
+    With frozen input embeddings (adapters), their output is made to require a gradient, since the reentrant kind
+    would otherwise cut the graph. Both are undone at the end.
+
+    Raises:
+        SettingError: the model cannot do it.
+    """
+    if not enabled:
+        yield
+        return
+    enable = getattr(model, "gradient_checkpointing_enable", None)
+    if enable is None:
+        raise SettingError(
+            f"gradient_checkpointing is set, but {type(model).__name__} has no `gradient_checkpointing_enable`. Leave "
+            "the setting out, or give the model that method."
+        )
+    was_enabled = bool(getattr(model, "is_gradient_checkpointing", False))
+    enable(gradient_checkpointing_kwargs={"use_reentrant": False, **(options or {})})
+    with _inputs_requiring_gradients(model):
+        try:
+            yield
+        finally:
+            if not was_enabled:
+                model.gradient_checkpointing_disable()  # type: ignore[operator]
+
+
+@contextlib.contextmanager
+def _inputs_requiring_gradients(model: nn.Module) -> Iterator[None]:
+    get = getattr(model, "get_input_embeddings", None)
+    embeddings = get() if callable(get) else None
+    if not isinstance(embeddings, nn.Module) or any(p.requires_grad for p in embeddings.parameters()):
+        yield
+        return
+    handle = embeddings.register_forward_hook(lambda module, args, output: output.requires_grad_(True))
+    try:
+        yield
+    finally:
+        handle.remove()
+
+
+@contextlib.contextmanager
+def tf32(enabled: bool | None) -> Iterator[None]:
+    """TF32 matrix multiplication on Ampere and newer GPUs inside the context; None leaves the global as it is."""
+    if enabled is None:
+        yield
+        return
+    before = torch.backends.cuda.matmul.allow_tf32
+    torch.backends.cuda.matmul.allow_tf32 = enabled
+    try:
+        yield
+    finally:
+        torch.backends.cuda.matmul.allow_tf32 = before
+
+
+@contextlib.contextmanager
+def determinism(enabled: bool) -> Iterator[None]:
+    """Deterministic kernels where torch has them; an operation without one warns."""
+    if not enabled:
+        yield
+        return
+    before = torch.are_deterministic_algorithms_enabled(), torch.is_deterministic_algorithms_warn_only_enabled()
+    torch.use_deterministic_algorithms(True, warn_only=True)
+    try:
+        yield
+    finally:
+        torch.use_deterministic_algorithms(before[0], warn_only=before[1])

@@ -1,0 +1,125 @@
+"""One device: where and how tensors are computed when there is one process."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Mapping
+from functools import cached_property
+from typing import Any
+
+import torch
+from torch import nn
+
+from burnish.core.errors import SettingError
+
+from .precision import Precision
+
+
+class SingleEngine:
+    """Computes on one device.
+
+    Args:
+        device: where to compute.
+        precision: the type in which losses are computed, and the loss scale that goes with it.
+        max_grad_norm: greatest 2-norm of the gradients of a step; 0 or less leaves them as they are.
+    """
+
+    num_processes = 1
+    process_index = 0
+
+    def __init__(self, device: torch.device, precision: Precision, max_grad_norm: float = 0.0) -> None:
+        self.device, self.precision, self.max_grad_norm = device, precision, max_grad_norm
+        self.model: nn.Module | None = None
+        self.optimizer: torch.optim.Optimizer | None = None
+
+    def attach(self, model: nn.Module, optimizer: torch.optim.Optimizer) -> None:
+        """The model whose gradients, and the optimizer whose updates, the following steps are about."""
+        self.model, self.optimizer = model, optimizer
+        self._parameters = [p for p in model.parameters() if p.requires_grad]
+
+    def to_device(self, inputs: Any) -> Any:
+        if isinstance(inputs, torch.Tensor):
+            return inputs.to(self.device, non_blocking=True)
+        if isinstance(inputs, Mapping):
+            return {name: self.to_device(value) for name, value in inputs.items()}
+        if isinstance(inputs, (list, tuple)):
+            return type(inputs)(self.to_device(value) for value in inputs)
+        return inputs
+
+    def autocast(self) -> contextlib.AbstractContextManager[Any]:
+        """The precision in which losses are computed."""
+        return self.precision.autocast(self.device)
+
+    def backward(self, loss: torch.Tensor) -> None:
+        self.precision.scaled(loss).backward()  # type: ignore[no-untyped-call]
+
+    def gradient_norm(self) -> torch.Tensor:
+        assert self.optimizer is not None, "attach() comes first"
+        self.precision.unscale(self.optimizer)
+        gradients = [p.grad for p in self._parameters if p.grad is not None]
+        if not gradients:
+            return torch.zeros((), device=self.device)
+        return torch.nn.utils.get_total_norm(gradients)
+
+    def clip(self, grad_norm: torch.Tensor) -> None:
+        if self.max_grad_norm > 0:
+            torch.nn.utils.clip_grads_with_norm_(self._parameters, self.max_grad_norm, grad_norm)
+
+    def update(self, apply: torch.Tensor) -> None:
+        """Applies the gradients where `apply` is True. The decision is taken on the device when the optimizer can
+        (the fused ones of torch); otherwise the host reads it, as torch's own loss scaler does."""
+        optimizer = self.optimizer
+        assert optimizer is not None, "attach() comes first"
+        if self.precision.scaler is not None:
+            self.precision.step(optimizer, apply)
+        elif self.device.type != "cpu" and getattr(optimizer, "_step_supports_amp_scaling", False):
+            _step_where(optimizer, apply)
+        elif bool(apply):
+            optimizer.step()
+
+    def clear_gradients(self) -> None:
+        assert self.optimizer is not None, "attach() comes first"
+        self.optimizer.zero_grad(set_to_none=True)
+
+    def sum_over_processes(self, number: int) -> int:
+        return number
+
+    @cached_property
+    def accelerator(self) -> Any:
+        """An `accelerate.Accelerator` on the same device, for code that asks the trainer for one."""
+        from accelerate import Accelerator
+
+        accelerator = Accelerator(cpu=self.device.type == "cpu", mixed_precision=self.precision.name)
+        if self.precision.scaler is not None:
+            accelerator.scaler = self.precision.scaler
+        return accelerator
+
+
+def _step_where(optimizer: torch.optim.Optimizer, apply: torch.Tensor) -> None:
+    """One step that the device leaves out where `apply` is False: the way torch's loss scaler tells its fused
+    optimizers of an overflow."""
+    optimizer.grad_scale, optimizer.found_inf = None, (~apply).float()  # type: ignore[attr-defined]
+    try:
+        optimizer.step()
+    finally:
+        del optimizer.grad_scale, optimizer.found_inf  # type: ignore[attr-defined]
+
+
+def device_for(use_cpu: bool) -> torch.device:
+    """The device of this process: CUDA, then Apple's MPS, then the CPU.
+
+    Raises:
+        SettingError: several processes were started; this release computes in one.
+    """
+    import os
+
+    if int(os.environ.get("WORLD_SIZE", "1")) > 1:
+        raise SettingError(
+            f"WORLD_SIZE is {os.environ['WORLD_SIZE']}: the run was started with several processes, and this release "
+            "trains in one. Start it without torchrun or accelerate launch, or with --num_processes 1."
+        )
+    if not use_cpu and torch.cuda.is_available():
+        return torch.device("cuda", torch.cuda.current_device())
+    if not use_cpu and torch.backends.mps.is_available():
+        return torch.device("mps")
+    return torch.device("cpu")

@@ -1,0 +1,107 @@
+"""How losses of micro-batches become the loss of a step."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any
+
+import torch
+from torch import nn
+
+from burnish.core.types import Inputs, MicroBatch
+
+from .measured import Finding, measure, rounding, undisturbed
+
+logger = logging.getLogger(__name__)
+
+ComputeLoss = Callable[[nn.Module, Inputs, torch.Tensor | None], torch.Tensor]
+"""(model, inputs, number of targets in the whole step or None) to a loss of one batch."""
+
+
+@dataclass(frozen=True)
+class LossOf:
+    """An objective over any function that returns a mean loss of a batch, or its share of the step's loss.
+
+    Args:
+        compute: the function. It may take things out of the inputs it is given.
+        mean_over: the count that its mean is over: a field of `Counts`.
+        divided: the function divides by the number of targets of the step itself.
+        gives_number: hand that number to the function.
+    """
+
+    compute: ComputeLoss
+    mean_over: str
+    divided: bool = False
+    gives_number: bool = False
+    rows_interact: bool = False
+
+    def weight(self, batch: MicroBatch) -> int:
+        """Targets of a micro-batch."""
+        count: int = getattr(batch.counts, self.mean_over)
+        return count
+
+    def step_loss(self, model: nn.Module, batch: MicroBatch, num_targets: int) -> torch.Tensor:
+        """The micro-batch's part of the step's loss: its summed loss over the targets of the whole step."""
+        number = None
+        if self.gives_number:
+            number = torch.tensor(num_targets, device=_device_of(batch.inputs))
+        loss = self.compute(model, _given(batch.inputs), number)
+        return loss if self.divided else loss * (self.weight(batch) / num_targets)
+
+    def mean_loss(self, model: nn.Module, batch: MicroBatch) -> torch.Tensor:
+        """The loss of a batch that is a step of its own."""
+        return self.step_loss(model, batch, max(1, self.weight(batch)))
+
+    def settled_on(self, model: nn.Module, first: MicroBatch, second: MicroBatch, both: MicroBatch) -> LossOf:
+        """The same objective with what the loss does measured on two examples, alone and together."""
+        with undisturbed(model):
+            objective = replace(self, divided=self._divides(model, both)) if self.gives_number else self
+            losses = [float(objective.mean_loss(model, batch).detach()) for batch in (first, second, both)]
+            finding = measure(*losses, first.counts, second.counts, self.mean_over, rounding(model))
+        return objective._with(finding, type(model).__name__)
+
+    def _divides(self, model: nn.Module, batch: MicroBatch) -> bool:
+        """Whether the loss halves when the number of targets it is told doubles."""
+        number = torch.tensor(max(1, self.weight(batch)), device=_device_of(batch.inputs))
+        once = float(self.compute(model, _given(batch.inputs), number))
+        twice = float(self.compute(model, _given(batch.inputs), number * 2))
+        return abs(once - 2 * twice) <= rounding(model) * abs(once) and once != 0.0
+
+    def _with(self, finding: Finding, name: str) -> LossOf:
+        if finding.mean_over is None:
+            logger.warning(
+                "The loss of %s is no mean over rows or labels: the loss of two examples together does not follow from "
+                "their own. Its batches are left as they are, each of per_device_train_batch_size rows, and with "
+                "gradient accumulation their losses are averaged by %s.",
+                name,
+                self.mean_over.replace("_", " "),
+            )
+            return replace(self, rows_interact=True)
+        if finding.mean_over != self.mean_over:
+            logger.info("The loss of %s is a mean over %s.", name, finding.mean_over.replace("_", " "))
+        return replace(self, mean_over=finding.mean_over)
+
+
+def expected_mean(shifts_labels: bool, is_regression: bool) -> str:
+    """What the losses of transformers are a mean over: rows for numbers, labels other than -100 for classes."""
+    if is_regression:
+        return "rows"
+    return "next_labels" if shifts_labels else "labels"
+
+
+def agree(objective: LossOf, model: nn.Module, one: MicroBatch, other: MicroBatch) -> bool:
+    """Whether two ways of making a batch of the same examples have the same loss, up to rounding."""
+    with undisturbed(model):
+        a, b = (float(objective.mean_loss(model, batch).detach()) for batch in (one, other))
+    return abs(a - b) <= rounding(model) * max(abs(a), abs(b)) or a != a
+
+
+def _given(inputs: Inputs) -> Inputs:
+    return dict(inputs) if isinstance(inputs, dict) else inputs
+
+
+def _device_of(inputs: Any) -> torch.device | None:
+    values = inputs.values() if isinstance(inputs, dict) else ()
+    return next((value.device for value in values if isinstance(value, torch.Tensor)), None)
