@@ -29,6 +29,8 @@ ONLY_IN_ENGINES = ("accelerate", "deepspeed")
 def room(module: str) -> str:
     """The room of one of our modules: a folder, or "trainer" for the files beside the folders."""
     parts = module.split(".")
+    if parts[-1] == "__main__":
+        return "cli"  # `python -m burnish`
     is_folder = len(parts) > 1 and (source_tree.PACKAGE / parts[1]).is_dir()
     return parts[1] if is_folder else "trainer"
 
