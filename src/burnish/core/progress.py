@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
@@ -16,6 +17,8 @@ OURS = (
     "num_loss_steps",
     "unlogged_loss",
     "unlogged_steps",
+    "passes",
+    "steps_in_pass",
 )
 """Fields that transformers does not know; they are kept apart so that its trainer can read our checkpoints."""
 
@@ -61,6 +64,16 @@ class TrainerState:
     """Sum of the losses of the steps since the last log."""
     unlogged_steps: int = 0
     """Number of steps summed in `unlogged_loss`."""
+    passes: int = 0
+    """Passes over the data that are complete."""
+    steps_in_pass: int = 0
+    """Steps done in the pass that is not. The next step is (passes, steps_in_pass)."""
+
+    @property
+    def train_loss(self) -> float:
+        """Mean loss of all steps with targets so far; NaN before the first."""
+        steps = self.num_loss_steps + self.unlogged_steps
+        return (self.total_loss + self.unlogged_loss) / steps if steps else math.nan
 
     def familiar(self) -> dict[str, Any]:
         """The fields that transformers knows, as JSON values."""

@@ -8,6 +8,7 @@ from typing import Any, Protocol
 import torch
 from torch import nn
 
+from .progress import TrainerControl, TrainerState
 from .types import Inputs, MicroBatch, Step
 
 
@@ -78,4 +79,53 @@ class Events(Protocol):
 
     def fire(self, event: str, **details: Any) -> None:
         """Calls `event` on every callback with (args, state, control, **details)."""
+        ...
+
+
+class Rhythm(Protocol):
+    """When to log, evaluate, save and end."""
+
+    def mark_step(self, control: TrainerControl, state: TrainerState) -> None:
+        """Asks `control` for what is due after a step."""
+        ...
+
+    def mark_epoch(self, control: TrainerControl, state: TrainerState) -> None:
+        """Asks `control` for what is due after a pass."""
+        ...
+
+
+class Actions(Protocol):
+    """What the loop has done for it when it is due."""
+
+    def log(self, logs: dict[str, float]) -> None:
+        """Makes numbers known."""
+        ...
+
+    def evaluate(self) -> bool:
+        """Evaluates; True if the result is the best so far and its weights are to be kept."""
+        ...
+
+    def save(self) -> None:
+        """Writes a checkpoint. A failure is told, not raised."""
+        ...
+
+    def learning_rate(self) -> float:
+        """The rate of the next update."""
+        ...
+
+    def advance_schedule(self) -> None:
+        """Moves the learning rate on by one step."""
+        ...
+
+
+class StopRequest(Protocol):
+    """A wish from outside (Ctrl-C, a scheduler) to end the run after the current step."""
+
+    @property
+    def requested(self) -> int | None:
+        """The number of the signal, or None."""
+        ...
+
+    def raise_for_request(self) -> None:
+        """Ends the program in the way that the signal asks for."""
         ...

@@ -1,0 +1,88 @@
+"""The evaluation loop: every row once, in dataset order, the loss a mean over targets."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+import torch
+
+from burnish.core.protocols import Events
+from burnish.core.types import Counts, Inputs
+
+PredictionStep = Callable[[Inputs], tuple[torch.Tensor | None, Any, Any]]
+"""A batch to its mean loss, its logits and its labels; each may be None."""
+
+
+class Gathering(Protocol):
+    """Where outputs of batches are put together."""
+
+    def add(self, outputs: Any) -> None: ...
+
+
+@dataclass
+class LossMean:
+    """The mean loss over targets of all batches: a sum and a count, divided once."""
+
+    total: float = 0.0
+    targets: int = 0
+
+    def add(self, loss: float, targets: int) -> None:
+        self.total += loss * targets
+        self.targets += targets
+
+    @property
+    def value(self) -> float | None:
+        return self.total / self.targets if self.targets else None
+
+
+@dataclass
+class EvaluationLoop:
+    """Puts batches through the model, one after the other.
+
+    Args:
+        predict: what is computed for a batch.
+        count: rows and labels of a batch, on the host.
+        mean_over: the count that the loss of a batch is a mean over.
+        gather: by name ("predictions", "labels", "inputs", "losses"), where the outputs go.
+        after_batch: called with (logits, labels) as they are gathered, for metrics that add up batch by batch.
+    """
+
+    predict: PredictionStep
+    count: Callable[[Inputs], Counts]
+    mean_over: str
+    events: Events
+    gather: dict[str, Gathering] = field(default_factory=dict)
+    preprocess: Callable[[Any, Any], Any] | None = None
+    after_batch: Callable[[Any, Any], None] | None = None
+
+    def run(self, batches: Iterable[Any]) -> tuple[LossMean, int]:
+        """The mean loss and the number of rows."""
+        mean, rows = LossMean(), 0
+        for inputs in batches:
+            counts = self.count(inputs)
+            rows += counts.rows
+            self._batch(inputs, counts, mean)
+            self.events.fire("on_prediction_step")
+        return mean, rows
+
+    def _batch(self, inputs: Any, counts: Counts, mean: LossMean) -> None:
+        loss, logits, labels = self.predict(inputs)
+        targets = getattr(counts, self.mean_over)
+        if loss is not None and targets > 0:  # a batch without targets has no loss: its mean would be 0 / 0
+            mean.add(float(loss.mean()), targets)
+        if self.preprocess is not None and logits is not None:
+            logits = self.preprocess(logits, labels)
+        self._put("predictions", logits)
+        self._put("labels", labels)
+        if "inputs" in self.gather:
+            self._put("inputs", inputs)
+        if "losses" in self.gather and loss is not None:
+            self._put("losses", loss.detach().reshape(1).repeat(counts.rows))
+        if self.after_batch is not None:
+            self.after_batch(logits, labels)
+
+    def _put(self, name: str, value: Any) -> None:
+        if name in self.gather:
+            self.gather[name].add(value)

@@ -1,0 +1,142 @@
+"""Losses and gradients that are NaN or infinite: never applied, never hidden.
+
+Whether an update is applied is decided on the device. The host learns of it when the device has got that far, without
+waiting: on the CPU at once, on CUDA through an event that is asked and not waited for, elsewhere at the next log.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any
+
+import torch
+from torch import nn
+
+from burnish.core.errors import NonFiniteError
+from burnish.core.protocols import Engine, Objective
+from burnish.core.types import MicroBatch, Step, StepReport
+
+logger = logging.getLogger(__name__)
+
+POLICIES = ("stop", "skip", "ignore")
+
+
+@dataclass
+class _Pending:
+    """A step whose outcome the host does not know yet."""
+
+    number: int
+    step: Step
+    report: StepReport
+    flag: torch.Tensor
+    arrived: Any
+
+    def known(self) -> bool:
+        return self.arrived is None or bool(self.arrived.query())
+
+
+class NonFiniteWatch:
+    """Decides on the device whether a step is applied, and tells the host when one was not finite.
+
+    Args:
+        policy: "stop" ends the run with the weights as they were before the step; "skip" leaves the step out and goes
+            on; "ignore" applies it all the same. Each is told.
+        rows_of: names the rows of a step whose loss is not finite.
+    """
+
+    def __init__(self, policy: str, device: torch.device, rows_of: Callable[[Step], list[int]]) -> None:
+        assert policy in POLICIES, policy
+        self.policy, self.device, self.rows_of = policy, device, rows_of
+        self._stopped = torch.zeros((), dtype=torch.bool, device=device)
+        self._pending: list[_Pending] = []
+
+    def may_apply(self, finite: torch.Tensor) -> torch.Tensor:
+        """Whether to apply a step (bool, on the device). Under "stop", nothing is applied after the first bad step,
+        so that the weights are those before it however late the host learns of it."""
+        if self.policy == "ignore":
+            return torch.ones_like(finite)
+        if self.policy == "skip":
+            return finite
+        self._stopped |= ~finite
+        return ~self._stopped
+
+    def note(self, number: int, step: Step, report: StepReport) -> None:
+        """Takes down the outcome of optimizer step `number`, and looks at those that are known by now."""
+        if self.device.type == "cuda":
+            flag = torch.empty((), dtype=torch.bool, pin_memory=True).copy_(report.finite, non_blocking=True)
+            arrived = torch.cuda.Event()
+            arrived.record()
+            self._pending.append(_Pending(number, step, report, flag, arrived))
+        else:
+            self._pending.append(_Pending(number, step, report, report.finite, None))
+        if self.device.type in ("cpu", "cuda"):
+            self.look(wait=False)
+
+    def look(self, wait: bool = True) -> None:
+        """Looks at the outcomes that are known, or waits for all of them.
+
+        Raises:
+            NonFiniteError: one was not finite, under the policy "stop".
+        """
+        while self._pending and (wait or self._pending[0].known()):
+            first = self._pending.pop(0)
+            if wait and first.arrived is not None:
+                first.arrived.synchronize()
+            if not bool(first.flag):
+                self._tell(first)
+
+    def _tell(self, bad: _Pending) -> None:
+        message = self._describe(bad)
+        if self.policy == "stop":
+            self._pending.clear()
+            raise NonFiniteError(
+                f"{message} The update was not applied: the weights are those after step {bad.number - 1}. Look at "
+                "these rows, lower the learning rate, or set nonfinite_policy='skip' to leave such steps out."
+            )
+        applied = "was applied, as nonfinite_policy='ignore' asks" if self.policy == "ignore" else "was left out"
+        logger.warning("%s The step %s.", message, applied)
+
+    def _describe(self, bad: _Pending) -> str:
+        loss, norm = float(bad.report.loss), float(bad.report.grad_norm)
+        rows = self.rows_of(bad.step)
+        where = f"step {bad.number} (pass {bad.step.epoch + 1}), rows {sorted(bad.step.rows)}"
+        if rows:
+            return f"The loss is not finite ({loss}) in {where}: it is NaN or infinite for {_named(rows)}."
+        if loss - loss == 0:
+            return f"The gradient is not finite (norm {norm}, loss {loss:.6g}) in {where}."
+        return f"The loss is not finite ({loss}) in {where}; alone, each of its rows has a finite loss."
+
+
+def nonfinite_rows(model: nn.Module, objective: Objective, engine: Engine, step: Step) -> list[int]:
+    """The rows of a step whose own loss is NaN or infinite, each put through the model alone."""
+    found = []
+    was_training = model.training
+    model.eval()
+    try:
+        for batch in step.micro_batches:
+            for position, row in enumerate(batch.rows):
+                one = replace(batch, inputs=engine.to_device(_only(batch, position)))
+                with torch.no_grad():
+                    if not bool(torch.isfinite(objective.step_loss(model, one, 1))):
+                        found.append(row)
+    finally:
+        model.train(was_training)
+    return found
+
+
+def _only(batch: MicroBatch, position: int) -> Any:
+    """The inputs of one example of a batch."""
+    rows = len(batch.rows)
+    if not isinstance(batch.inputs, dict):
+        return batch.inputs
+    return {
+        name: value[position : position + 1] if isinstance(value, torch.Tensor) and value.shape[:1] == (rows,) else value
+        for name, value in batch.inputs.items()
+    }
+
+
+def _named(rows: list[int]) -> str:
+    shown = ", ".join(map(str, rows[:10]))
+    return f"row {shown}" if len(rows) == 1 else f"rows {shown}{' and more' if len(rows) > 10 else ''}"

@@ -1,0 +1,139 @@
+"""The training loop, in the order in which things happen."""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass, field
+
+from burnish.core.errors import DataError
+from burnish.core.progress import TrainerControl, TrainerState
+from burnish.core.protocols import Actions, Events, Rhythm, StepSource, StopRequest
+from burnish.core.types import Step, StepReport
+
+from .step import StepRunner
+from .window import LossWindow
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass
+class TrainingLoop:
+    """Takes steps until the last one, or until somebody asks to stop."""
+
+    source: StepSource
+    runner: StepRunner
+    window: LossWindow
+    state: TrainerState
+    control: TrainerControl
+    rhythm: Rhythm
+    events: Events
+    actions: Actions
+    stop: StopRequest
+    flops_per_token: float = 0.0
+    _last_logged: int = field(default=-1, init=False)
+    _rate: float = field(default=0.0, init=False)
+    _between_steps: bool = field(default=True, init=False)
+    _steps_without_target: int = field(default=0, init=False)
+
+    def run(self) -> None:
+        """Trains from where `state` stands to `state.max_steps`."""
+        self._last_logged = self.state.global_step
+        try:
+            while self.state.global_step < self.state.max_steps and not self.control.should_training_stop:
+                self._pass()
+            if self.state.unlogged_steps or self.state.global_step > self._last_logged:
+                self._log()
+            self.runner.watch.look()
+        except KeyboardInterrupt:
+            if self._between_steps:
+                self._save()
+            raise
+
+    def _pass(self) -> None:
+        """One pass over the data, or what is left of it."""
+        first = self.state.steps_in_pass
+        self.control.should_epoch_stop = False
+        self.events.fire("on_epoch_begin")
+        complete = True
+        for step in self.source.steps(self.state.passes, first):
+            self._step(step)
+            if self.control.should_training_stop or self.control.should_epoch_stop:
+                complete = self.control.should_epoch_stop or self.state.steps_in_pass == self.source.steps_per_epoch
+                break
+        if self.state.steps_in_pass == 0:
+            raise DataError(
+                f"train_dataset gave no rows in pass {self.state.passes + 1}; {self.state.global_step} of "
+                f"{self.state.max_steps} steps are done. A stream that can be read only once needs a smaller max_steps."
+            )
+        if complete:  # otherwise a resumed run goes on within this pass
+            self.state.passes, self.state.steps_in_pass = self.state.passes + 1, 0
+        self.rhythm.mark_epoch(self.control, self.state)
+        self.events.fire("on_epoch_end")
+        self._act()
+
+    def _step(self, step: Step) -> None:
+        self.control.new_step()
+        self.events.fire("on_step_begin")
+        self._between_steps = False
+        self._rate = self.actions.learning_rate()
+        report = self.runner.take(step)
+        self.actions.advance_schedule()
+        self._advance(step)
+        self._take_down(step, report)
+        self._between_steps = True
+        self.rhythm.mark_step(self.control, self.state)
+        self.events.fire("on_step_end")
+        if self.stop.requested is not None:
+            self.control.should_save = True
+        self._act()
+        self.stop.raise_for_request()
+
+    def _advance(self, step: Step) -> None:
+        state = self.state
+        state.global_step += 1
+        state.steps_in_pass += 1
+        state.epoch = state.passes + state.steps_in_pass / (self.source.steps_per_epoch or state.max_steps)
+        state.num_examples_seen += step.num_examples
+        state.num_input_tokens_seen += step.num_tokens
+        state.num_positions += step.num_positions
+        state.num_positions_plain += step.num_positions_plain
+        state.total_flos += self.flops_per_token * step.num_tokens
+
+    def _take_down(self, step: Step, report: StepReport | None) -> None:
+        if report is not None:
+            self.window.add(report)
+            self.runner.watch.note(self.state.global_step, step, report)
+            return
+        self._steps_without_target += 1
+        if self._steps_without_target == 1:
+            logger.warning(
+                "Step %d has no target: every label of rows %s is -100. It counts in no loss and changes no weight; "
+                "further steps of this kind are not reported one by one.",
+                self.state.global_step,
+                sorted(step.rows),
+            )
+
+    def _act(self) -> None:
+        """Does what is asked for: log, evaluate, save, in this order."""
+        control = self.control
+        if control.should_log and self.state.global_step > self._last_logged:
+            self._log()
+        control.should_log = False
+        if control.should_evaluate:
+            control.should_evaluate = False
+            self.runner.watch.look()
+            control.should_save = self.actions.evaluate() or control.should_save
+        if control.should_save:
+            control.should_save = False
+            self._save()
+
+    def _log(self) -> None:
+        self.runner.watch.look()
+        logs = self.window.close(self.state)
+        self._last_logged = self.state.global_step
+        self.actions.log({**logs, "learning_rate": self._rate})
+
+    def _save(self) -> None:
+        self.runner.watch.look()
+        self.window.into(self.state)
+        self.actions.save()
