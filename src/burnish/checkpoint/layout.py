@@ -1,0 +1,53 @@
+"""The names in a checkpoint folder. Those that people and transformers know stay as they are; ours are few."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+PREFIX = "checkpoint-"
+
+TRAINER_STATE = "trainer_state.json"
+"""The fields of the progress that transformers knows."""
+OPTIMIZER = "optimizer.pt"
+SCHEDULER = "scheduler.pt"
+SCALER = "scaler.pt"
+RNG_STATE = "rng_state.pth"
+TRAINING_ARGS = "training_args.json"
+"""The settings of the run, as JSON: what is read back cannot run code."""
+
+BURNISH = "burnish.json"
+"""The rest of the progress, the position in the data, and the run that wrote it."""
+MANIFEST = "manifest.json"
+"""Written last: every other file with its size and checksum."""
+RUN = "run.json"
+"""In the output folder: the run that wrote there last."""
+
+WEIGHTS = "model.safetensors"
+WEIGHTS_INDEX = "model.safetensors.index.json"
+OLD_WEIGHTS = "pytorch_model.bin"
+OLD_WEIGHTS_INDEX = "pytorch_model.bin.index.json"
+ADAPTER_WEIGHTS = ("adapter_model.safetensors", "adapter_model.bin")
+TRAINABLE = "trainable.safetensors"
+"""Beside adapters: weights that are trained but that the adapter's own file leaves out."""
+
+FORMAT_VERSION = 1
+"""Of the manifest and of burnish.json; a later burnish reads all earlier ones."""
+
+
+def folder_name(step: int) -> str:
+    return f"{PREFIX}{step}"
+
+
+def step_of(checkpoint: Path) -> int | None:
+    """The step in the name of a checkpoint folder; None for a folder of another name."""
+    found = re.fullmatch(rf"{PREFIX}(\d+)", checkpoint.name)
+    return int(found.group(1)) if found else None
+
+
+def adapter_folders(folder: Path) -> list[Path]:
+    """Where adapters lie: the folder itself, and one folder for each adapter that is not called "default"."""
+    if not folder.is_dir():
+        return []
+    places = [folder, *sorted(path for path in folder.iterdir() if path.is_dir())]
+    return [place for place in places if any((place / name).is_file() for name in ADAPTER_WEIGHTS)]

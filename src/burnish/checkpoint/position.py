@@ -1,0 +1,44 @@
+"""What decides which examples a step holds, compared between a checkpoint and now."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from burnish.core.errors import CheckpointError
+
+from . import files
+
+Change = tuple[str, Any, Any]
+
+
+def compare_positions(saved: Mapping[str, Any], now: Mapping[str, Any]) -> list[Change]:
+    """(setting, in the checkpoint, now) for each setting that both know and that differs."""
+    now = json.loads(files.as_json(dict(now)))  # as a checkpoint would hold it: lists for tuples, plain numbers
+    return [(name, saved[name], value) for name, value in now.items() if name in saved and saved[name] != value]
+
+
+def refuse_if_changed(checkpoint: Path | str, saved: Mapping[str, Any] | None, now: Mapping[str, Any]) -> None:
+    """Refuses a resume in which the next step would not hold the examples that it should.
+
+    Args:
+        saved: the position in the checkpoint; None where it holds none (one of transformers).
+
+    Raises:
+        CheckpointError: with a table of what has changed, and what to do.
+    """
+    changes = compare_positions(saved or {}, now)
+    if not changes:
+        return
+    rows = [("setting", "checkpoint", "now"), *((name, str(old), str(new)) for name, old, new in changes)]
+    widths = [max(len(row[column]) for row in rows) for column in range(3)]
+    table = "\n".join(
+        "  " + " | ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)) for row in rows
+    )
+    raise CheckpointError(
+        f"{checkpoint} cannot be gone on from with other data or another division of the data into steps: examples of "
+        f"this pass would be seen twice or never.\n{table}\nSet these back to the values of the checkpoint, or start a "
+        f"new run from its weights: model_name_or_path={str(checkpoint)!r} without resume_from_checkpoint."
+    )

@@ -1,0 +1,106 @@
+"""Models that write themselves (``save_pretrained``), kept from leaving marks on the live model."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import nn
+
+from burnish.core import randomness
+
+from . import tensors
+from .tensors import Tensors
+
+logger = logging.getLogger(__name__)
+
+
+def is_pretrained(model: nn.Module) -> bool:
+    """Whether it is a model of transformers; by name, since a plain module must not cost that import."""
+    return any(
+        kind.__name__ == "PreTrainedModel" and kind.__module__.startswith("transformers.")
+        for kind in type(model).__mro__
+    )
+
+
+def save(model: Any, folder: Path, state: Tensors) -> None:
+    """``model.save_pretrained(folder)`` with the given tensors, without a progress bar and without side effects."""
+    with no_progress_bar(), _configs_as_they_were(model), _saveable_generation_config(model, folder):
+        model.save_pretrained(folder, state_dict=state)
+
+
+def rebuilt(model: Any, folder: Path) -> Tensors | None:
+    """The weights of a folder under the names that the model uses now; None where they do not fill it exactly.
+
+    Some models are published under other names than they compute with (experts one by one rather than stacked), and
+    only ``from_pretrained`` knows how one becomes the other. Costs a second copy of the model, in float32.
+    """
+    with randomness.kept(), no_progress_bar():
+        twin, told = type(model).from_pretrained(
+            folder,
+            config=model.config,
+            dtype=torch.float32,  # holds every smaller type exactly, and is cast back when copied
+            output_loading_info=True,
+            ignore_mismatched_sizes=True,
+        )
+    if any(told.get(kind) for kind in ("missing_keys", "unexpected_keys", "mismatched_keys", "error_msgs")):
+        return None
+    return tensors.tensors_of(twin)
+
+
+@contextlib.contextmanager
+def _configs_as_they_were(model: nn.Module) -> Iterator[None]:
+    """Undoes what a save notes in the configs of the live model (dtype, architecture, inference mode)."""
+    configs = [getattr(model, "config", None), *(getattr(model, "peft_config", None) or {}).values()]
+    before = [(vars(config), dict(vars(config))) for config in configs if hasattr(config, "__dict__")]
+    try:
+        yield
+    finally:
+        for attributes, values in before:
+            attributes.clear()
+            attributes.update(values)
+
+
+@contextlib.contextmanager
+def _saveable_generation_config(model: Any, folder: Path) -> Iterator[None]:
+    """Lets a model be saved whose generation settings contradict each other: they are written as they are."""
+    config: Any = getattr(model, "generation_config", None)
+    problem = _problem_of(config) if "generation_config" in vars(model) else None
+    if problem is None:
+        yield
+        return
+    logger.warning("The generation config is saved as it is, though it contradicts itself: %s", problem)
+    model.generation_config = type(config)()
+    try:
+        yield
+    finally:
+        model.generation_config = config
+    config.to_json_file(folder / "generation_config.json", use_diff=True)
+
+
+def _problem_of(generation_config: Any) -> str | None:
+    if generation_config is None:
+        return None
+    try:
+        generation_config.validate(strict=True)
+    except ValueError as error:
+        return " ".join(str(error).split())
+    return None
+
+
+@contextlib.contextmanager
+def no_progress_bar() -> Iterator[None]:
+    """A save in the middle of a run draws no bar of its own."""
+    from transformers.utils import logging as bars
+
+    shown = bars.is_progress_bar_enabled()
+    bars.disable_progress_bar()
+    try:
+        yield
+    finally:
+        if shown:
+            bars.enable_progress_bar()

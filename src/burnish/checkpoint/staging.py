@@ -1,0 +1,103 @@
+"""Folders that appear whole or not at all, and disappear the same way.
+
+Everything is prepared beside its place under a name that starts with a dot, and moved by one rename. What a process
+that has died left behind is finished or removed by `tidy`.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import shutil
+from pathlib import Path
+
+from . import files, layout
+from .verify import problem_with
+
+STAGING = ".staging-"
+"""A checkpoint being written."""
+REPLACED = ".replaced-"
+"""A checkpoint that gives its name to a new one."""
+TRASH = ".trash-"
+"""A checkpoint that is being deleted."""
+
+
+def staging_folder(output_dir: Path, step: int) -> Path:
+    """An empty folder to write the checkpoint of `step` in: ``.staging-checkpoint-<step>-<pid>``."""
+    folder = _beside(output_dir / layout.folder_name(step), STAGING)
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir(parents=True)
+    return folder
+
+
+def publish(staging: Path, target: Path) -> None:
+    """Gives a complete folder, synced already, its name. An older folder of that name goes once the new one stands."""
+    replaced = _beside(target, REPLACED)
+    if target.exists():
+        os.rename(target, replaced)
+    try:
+        os.rename(staging, target)
+    except BaseException:
+        if replaced.exists() and not target.exists():
+            os.rename(replaced, target)
+        raise
+    files.sync(target.parent)
+    shutil.rmtree(replaced, ignore_errors=True)
+
+
+def discard(folder: Path) -> None:
+    """Deletes a checkpoint by renaming it first, so that a crash leaves no half of it under its name."""
+    trash = _beside(folder, TRASH)
+    os.rename(folder, trash)
+    files.sync(folder.parent)
+    shutil.rmtree(trash, ignore_errors=True)
+
+
+def tidy(output_dir: Path) -> None:
+    """Ends what processes that are gone have begun: a staged checkpoint with its manifest gets its name, one that was
+    moved aside for a new one that never came gets its name back, the rest is deleted.
+
+    Call it when no save of this process is under way.
+    """
+    if not output_dir.is_dir():
+        return
+    for leftover in sorted(output_dir.glob(f"{STAGING}*"), reverse=True) + sorted(output_dir.glob(f"{REPLACED}*")):
+        target = _target_of(leftover)
+        if target is None or _is_at_work(leftover):
+            continue
+        whole = leftover.name.startswith(REPLACED) or _is_complete(leftover)
+        if whole and not target.exists():
+            with contextlib.suppress(OSError):  # another process was first
+                os.rename(leftover, target)
+        shutil.rmtree(leftover, ignore_errors=True)
+    for leftover in output_dir.glob(f"{TRASH}*"):
+        if not _is_at_work(leftover):
+            shutil.rmtree(leftover, ignore_errors=True)
+
+
+def _beside(folder: Path, kind: str) -> Path:
+    return folder.with_name(f"{kind}{folder.name}-{os.getpid()}")
+
+
+def _target_of(leftover: Path) -> Path | None:
+    found = re.fullmatch(rf"\.[a-z]+-({layout.PREFIX}\d+)-\d+", leftover.name)
+    return leftover.with_name(found.group(1)) if found else None
+
+
+def _is_complete(staged: Path) -> bool:
+    return (staged / layout.MANIFEST).exists() and problem_with(staged, checksums=False) is None
+
+
+def _is_at_work(leftover: Path) -> bool:
+    """Whether the process that made it is another one that lives on."""
+    process = int(leftover.name.rsplit("-", 1)[-1]) if leftover.name.rsplit("-", 1)[-1].isdigit() else 0
+    if process in (0, os.getpid()):
+        return False
+    try:
+        os.kill(process, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        return True
+    return True

@@ -1,0 +1,184 @@
+"""Writes a checkpoint: all of it, or none."""
+
+from __future__ import annotations
+
+import contextlib
+import random
+import shutil
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import nn
+
+from burnish.core.errors import CheckpointError
+from burnish.core.progress import TrainerState
+
+from . import adapters, files, layout, manifest, staging, tensors, weights
+
+_SPARE = 16 << 20  # bytes kept free for tokenizer, configs and the logs of the run
+
+
+@dataclass(frozen=True)
+class Snapshot:
+    """What a checkpoint is made of, at one step.
+
+    The parts are read while they are written, so they must not change meanwhile; a part may also be a stand-in whose
+    ``state_dict()`` returns copies.
+    """
+
+    model: nn.Module
+    state: TrainerState
+    run_id: str
+    processing_class: Any = None
+    """Tokenizer or processor: anything with ``save_pretrained``."""
+    optimizer: Any = None
+    scheduler: Any = None
+    scaler: Any = None
+    settings: dict[str, Any] = field(default_factory=dict)
+    """The training arguments, for the record; never read back into a run."""
+    position: dict[str, Any] = field(default_factory=dict)
+    """What decides which examples a step holds (see `refuse_if_changed`)."""
+    only_model: bool = False
+    """Leaves out optimizer, scheduler and scaler."""
+    weights: dict[str, torch.Tensor] | None = None
+    """Copies of the model's ``state_dict()``; the model's own tensors where they are not given."""
+
+
+def write(output_dir: Path | str, step: int, snapshot: Snapshot) -> Path:
+    """Writes ``checkpoint-<step>`` in `output_dir`, replacing one of that name, and returns its path.
+
+    The folder has its name only once every file in it, and a manifest of them, is on the disk.
+
+    Raises:
+        CheckpointError: it could not be written (no space, no permission, a state that cannot be serialised). Nothing
+            is left of it, an older checkpoint of that name still stands, and a later attempt may succeed.
+    """
+    output_dir = Path(output_dir)
+    target = output_dir / layout.folder_name(step)
+    with told_as(target):
+        output_dir.mkdir(parents=True, exist_ok=True)
+        staging.tidy(output_dir)
+        _refuse_without_space(output_dir, snapshot)
+        folder = staging.staging_folder(output_dir, step)
+        try:
+            _write_parts(folder, snapshot)
+            files.sync_tree(folder)
+            manifest.seal(
+                folder,
+                step=step,
+                run_id=snapshot.run_id,
+                world_size=_world_size(snapshot),
+                only_model=snapshot.only_model,
+            )
+            staging.publish(folder, target)
+        finally:
+            shutil.rmtree(folder, ignore_errors=True)
+    return target
+
+
+@contextlib.contextmanager
+def told_as(target: Path) -> Iterator[None]:
+    """Any failure becomes a `CheckpointError` that says what was not saved: which class a full disk raises depends on
+    who writes."""
+    try:
+        yield
+    except Exception as error:
+        cause = _root(error)
+        raise CheckpointError(f"{target.name} could not be written in {target.parent}: {cause}") from error
+
+
+def _root(error: BaseException) -> BaseException:
+    """The OSError behind an error where there is one: torch reports a full disk as a broken archive."""
+    behind: BaseException | None = error
+    while behind is not None and not isinstance(behind, OSError):
+        behind = behind.__cause__ or behind.__context__
+    return behind or error
+
+
+def _write_parts(folder: Path, snapshot: Snapshot) -> None:
+    weights.save_weights(snapshot.model, folder, state=snapshot.weights)
+    save_processing_class(snapshot.processing_class, folder)
+    if not snapshot.only_model:
+        parts = (
+            (layout.OPTIMIZER, snapshot.optimizer),
+            (layout.SCHEDULER, snapshot.scheduler),
+            (layout.SCALER, snapshot.scaler),
+        )
+        for name, part in parts:
+            if part is not None:
+                files.save_tensors(folder / name, part.state_dict())
+        _write_random_states(folder, _world_size(snapshot))
+    ours = {
+        "format_version": layout.FORMAT_VERSION,
+        "run_id": snapshot.run_id,
+        "optimizer": type(snapshot.optimizer).__name__ if snapshot.optimizer is not None else None,
+        "state": snapshot.state.ours(),
+        "position": snapshot.position,
+    }
+    contents = {
+        layout.TRAINER_STATE: snapshot.state.familiar(),
+        layout.BURNISH: ours,
+        layout.TRAINING_ARGS: snapshot.settings,
+    }
+    for name, content in contents.items():
+        (folder / name).write_text(files.as_json(content), encoding="utf-8")
+
+
+def save_processing_class(processing_class: Any, folder: Path) -> None:
+    """Writes a tokenizer or processor; nothing for an object that cannot write itself."""
+    save = getattr(processing_class, "save_pretrained", None)
+    if callable(save):
+        save(folder)
+
+
+def _write_random_states(folder: Path, world_size: int) -> None:
+    """For a trainer of transformers that goes on from here. burnish itself counts its randomness and reads none."""
+    states: dict[str, Any] = {
+        "python": random.getstate(),
+        "numpy": np.random.get_state(),
+        "cpu": torch.get_rng_state(),
+    }
+    if torch.cuda.is_available():
+        states["cuda"] = torch.cuda.get_rng_state_all() if world_size > 1 else torch.cuda.get_rng_state()
+    stem = Path(layout.RNG_STATE).stem
+    names = [layout.RNG_STATE] if world_size == 1 else [f"{stem}_{rank}.pth" for rank in range(world_size)]
+    for name in names:
+        torch.save(states, folder / name)
+
+
+def _world_size(snapshot: Snapshot) -> int:
+    return int(snapshot.position.get("num_processes", 1))
+
+
+def _refuse_without_space(output_dir: Path, snapshot: Snapshot) -> None:
+    needed = _bytes_of_model(snapshot) + _SPARE
+    if not snapshot.only_model and snapshot.optimizer is not None:
+        needed += _bytes_of(snapshot.optimizer.state_dict())
+    free = shutil.disk_usage(output_dir).free
+    if free < needed:
+        raise OSError(
+            f"the disk has {free / 1e6:.0f} MB free, and {needed / 1e6:.0f} MB are needed; make room, or keep fewer "
+            "checkpoints with `save_total_limit`"
+        )
+
+
+def _bytes_of_model(snapshot: Snapshot) -> int:
+    if snapshot.weights is not None:
+        return _bytes_of(snapshot.weights)
+    model = tensors.unwrapped(snapshot.model)
+    if adapters.names(model):
+        return _bytes_of([weight for weight in model.parameters() if weight.requires_grad])
+    return _bytes_of(list(model.parameters()) + list(model.buffers()))
+
+
+def _bytes_of(content: Any) -> int:
+    """Bytes of all tensors in nested dicts and lists."""
+    if isinstance(content, torch.Tensor):
+        return content.numel() * content.element_size()
+    if isinstance(content, dict):
+        content = list(content.values())
+    return sum(map(_bytes_of, content)) if isinstance(content, (list, tuple)) else 0

@@ -1,0 +1,81 @@
+"""Ctrl-C and the signals of batch systems: the step is finished and saved before the run ends."""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+from types import FrameType, TracebackType
+
+_SIGNALS = tuple(
+    getattr(signal, name)
+    for name in ("SIGINT", "SIGTERM", "SIGUSR1")
+    if hasattr(signal, name)  # Windows lacks some
+)
+
+
+class StopRequests:
+    """While it is open, SIGINT, SIGTERM and SIGUSR1 ask for an end instead of making one.
+
+    The loop looks at `requested` after each step, saves, and calls `raise_for_request`. A second SIGINT raises
+    ``KeyboardInterrupt`` at once. Only signals that would have ended the process are taken over; a handler that the
+    user installed, or a signal that is ignored, stays as it is. Outside the main thread nothing is taken over, since
+    Python hands signals to the main thread only.
+    """
+
+    def __init__(self) -> None:
+        self.requested: int | None = None
+        """Number of the first signal that came; None while there was none."""
+        self._previous: dict[int, object] = {}
+        self._process = os.getpid()
+
+    def __enter__(self) -> StopRequests:
+        self._process = os.getpid()
+        if threading.current_thread() is threading.main_thread():
+            for number in _SIGNALS:
+                previous = signal.getsignal(number)
+                if previous in (signal.SIG_DFL, signal.default_int_handler):
+                    self._previous[number] = signal.signal(number, self._note)
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        for number, previous in self._previous.items():
+            signal.signal(number, previous)  # type: ignore[arg-type]
+        self._previous.clear()
+
+    def raise_for_request(self) -> None:
+        """Ends the run as the signal asked, if one came.
+
+        Raises:
+            KeyboardInterrupt: for SIGINT.
+            SystemExit: for the others, with the code a shell gives them: 128 + number (143 for SIGTERM).
+        """
+        if self.requested == signal.SIGINT:
+            raise KeyboardInterrupt
+        if self.requested is not None:
+            raise SystemExit(128 + self.requested)
+
+    def _note(self, number: int, frame: FrameType | None) -> None:
+        if os.getpid() != self._process:
+            _in_child(number)
+            return
+        if number == signal.SIGINT and self.requested == signal.SIGINT:
+            raise KeyboardInterrupt
+        if self.requested is None:
+            self.requested = number
+            _tell(number)
+
+
+def _in_child(number: int) -> None:
+    """A forked worker inherits the handler. It can be terminated; whether the run ends is for its parent to say."""
+    if number == signal.SIGTERM:
+        signal.signal(number, signal.SIG_DFL)
+        os.kill(os.getpid(), number)
+
+
+def _tell(number: int) -> None:
+    again = " Ctrl-C again leaves at once." if number == signal.SIGINT else ""
+    text = f"\n{signal.Signals(number).name}: the step is finished and saved, then the run ends.{again}\n"
+    os.write(2, text.encode())  # not print or logging: the signal may have come in the middle of either
