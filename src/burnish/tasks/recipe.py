@@ -21,6 +21,9 @@ class DataRequest:
     text_column: str | None = None
     """First text, or several names separated by commas for a pair of texts."""
     label_column: str | None = None
+    """Column of the label, or several names separated by commas, each with 0 or 1."""
+    problem_type: str | None = None
+    """regression, single_label_classification or multi_label_classification; inferred from the labels if None."""
     max_train_samples: int | None = None
     max_eval_samples: int | None = None
     max_predict_samples: int | None = None

@@ -1,0 +1,120 @@
+"""Reads CSV and TSV, strictly: a row that does not fit is named, never mended in silence.
+
+Every value stays the text that the file holds, so that a text such as "NA" or "007" is not taken for something else.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import csv
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+from burnish.core.errors import DataError
+
+from .text_lines import open_text, shortened
+
+Row = tuple[int, list[str]]
+"""Line on which a row begins, counted from 1, and its fields."""
+
+
+def read_csv(path: Path) -> dict[str, list[str]]:
+    """The columns of a file whose first row names them. Blank lines are passed over.
+
+    Raises:
+        DataError: naming the row and its line: another number of fields than the header, a quote that is not closed,
+            text after a closing quote; or a header with blank or repeated names; or no rows.
+    """
+    rows = _rows(path)
+    line, names = next(rows, (0, []))
+    if not line:
+        raise DataError(f"{path}: the file is empty.")
+    columns: list[list[str]] = [[] for _ in names]
+    number = 0
+    for number, (line, fields) in enumerate(rows, start=1):
+        if len(fields) != len(names):
+            raise DataError(_wrong_fields(path, number, line, fields, names))
+        for column, field in zip(columns, fields, strict=True):
+            column.append(field)
+    if not number:
+        raise DataError(f"{path}: the file has a header ({', '.join(names)}) and no rows.")
+    return _named(path, names, columns)
+
+
+def line_of_row(path: Path, row: int) -> int | None:
+    """The line on which data row `row`, counted from 0, begins."""
+    for number, (line, _) in enumerate(_rows(path)):
+        if number == row + 1:
+            return line
+    return None
+
+
+def _rows(path: Path) -> Iterator[Row]:
+    """The rows of a file, its header first."""
+    with open_text(path, newline="") as text, _long_fields():
+        head = text.readline()
+        text.seek(0)
+        reader = csv.reader(text, delimiter=_delimiter(path, head), strict=True)
+        begins = 1
+        try:
+            for fields in reader:
+                if any(fields) or len(fields) > 1:
+                    yield begins, fields
+                begins = reader.line_num + 1
+        except csv.Error as error:
+            raise DataError(_broken_quote(path, begins, error)) from error
+
+
+def _delimiter(path: Path, header: str) -> str:
+    """A tab in `.tsv`; else the comma, unless the header has none of it and has a semicolon or a tab."""
+    if ".tsv" in path.suffixes or ".tab" in path.suffixes:
+        return "\t"
+    return next((mark for mark in (",", ";", "\t") if mark in header), ",")
+
+
+def _named(path: Path, names: list[str], columns: list[list[str]]) -> dict[str, list[str]]:
+    names = [name.strip() for name in names]
+    if names[0] == "" and _counts_rows(columns[0]) and len(names) > 1:
+        names, columns = names[1:], columns[1:]  # the index that pandas writes by default
+    blank = [number for number, name in enumerate(names, start=1) if not name]
+    if blank:
+        raise DataError(f"{path}, line 1: column {blank[0]} of the header has no name: {shortened(','.join(names))}.")
+    repeated = sorted({name for name in names if names.count(name) > 1})
+    if repeated:
+        raise DataError(f"{path}, line 1: the header names {repeated[0]!r} {names.count(repeated[0])} times.")
+    return dict(zip(names, columns, strict=True))
+
+
+def _counts_rows(column: list[str]) -> bool:
+    return column == [str(number) for number in range(len(column))]
+
+
+def _wrong_fields(path: Path, number: int, line: int, fields: list[str], names: list[str]) -> str:
+    advice = " A text that holds commas or line breaks must be in double quotes." if len(fields) > len(names) else ""
+    return (
+        f"{path}, row {number} (line {line}): {len(fields)} fields, but the header has {len(names)} "
+        f"({', '.join(names)}): {shortened(', '.join(fields))}.{advice}"
+    )
+
+
+def _broken_quote(path: Path, line: int, error: csv.Error) -> str:
+    with open_text(path) as text:
+        said = next((content for number, content in enumerate(text, start=1) if number == line), "")
+    if "unexpected end" in str(error):
+        what = "a double quote is opened and never closed"
+    elif "expected after" in str(error):
+        what = 'text follows a closing double quote (a quote inside a quoted text is written twice: "")'
+    else:
+        what = str(error)
+    return f"{path}, the row that begins on line {line}: {what}: {shortened(said)}."
+
+
+@contextlib.contextmanager
+def _long_fields() -> Iterator[None]:
+    """Takes fields of any length while reading; the module's own limit is 131,072 characters."""
+    before = csv.field_size_limit(min(sys.maxsize, 2**31 - 1))
+    try:
+        yield
+    finally:
+        csv.field_size_limit(before)

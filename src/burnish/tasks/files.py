@@ -1,0 +1,182 @@
+"""Reads a table of rows from a file, a saved folder or the hub, with errors that say which row is wrong."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from burnish.core.errors import DataError, did_you_mean
+
+from . import csv_rows, json_rows
+from .cache import key_of_file, quiet_datasets, stored
+from .text_lines import read_lines
+
+if TYPE_CHECKING:
+    import datasets
+
+Columns = dict[str, list[Any]]
+
+
+def _read_text(path: Path) -> Columns:
+    lines = read_lines(path)
+    if not lines:
+        raise DataError(f"{path}: the file is empty.")
+    return {"text": lines}
+
+
+READERS: dict[str, Callable[[Path], Columns]] = {
+    ".csv": csv_rows.read_csv,
+    ".tsv": csv_rows.read_csv,
+    ".tab": csv_rows.read_csv,
+    ".json": json_rows.read_json,
+    ".jsonl": json_rows.read_jsonl,
+    ".ndjson": json_rows.read_jsonl,
+    ".txt": _read_text,
+}
+"""How a text file is read, by the ending of its name (before `.gz`)."""
+
+LINES: dict[str, Callable[[Path, int], int | None]] = {
+    ".csv": csv_rows.line_of_row,
+    ".tsv": csv_rows.line_of_row,
+    ".tab": csv_rows.line_of_row,
+    ".jsonl": json_rows.line_of_row,
+    ".ndjson": json_rows.line_of_row,
+}
+"""Which line of a file a row stands on."""
+
+ENDINGS = (*READERS, ".parquet")
+
+
+@dataclass(frozen=True)
+class Table:
+    """Rows and where they come from, so that a message can point at one."""
+
+    rows: datasets.Dataset
+    source: str
+    """Path of the file or folder, or name on the hub."""
+
+    def place(self, row: int) -> str:
+        """ "reviews.csv, row 12 (line 13)" for row 11 counted from 0. Reads the file again to find the line."""
+        path = Path(self.source)
+        find = LINES.get(_ending(path)) if path.is_file() else None
+        line = find(path, row) if find else None
+        return f"{self.source}, row {row + 1}" + (f" (line {line})" if line else "")
+
+
+def read_table(
+    path_or_name: str | Path,
+    split: str = "train",
+    *,
+    config_name: str | None = None,
+    cache_dir: str | None = None,
+) -> datasets.Dataset:
+    """Reads CSV, TSV, JSON, JSONL, plain text (each also `.gz`), Parquet, a folder saved by `datasets`, or a data set
+    of the hub. Values of CSV and TSV stay text.
+
+    Args:
+        split: which part of a folder or a data set of the hub.
+        config_name: configuration of a data set of the hub.
+
+    Raises:
+        DataError: there is no such file, it cannot be read, it has no rows, or a row of it is malformed.
+    """
+    path = Path(path_or_name).expanduser()
+    if path.is_dir():
+        rows = _read_folder(path, split)
+    elif path.is_file():
+        rows = _read_file(path)
+    elif _looks_like_file(str(path_or_name)):
+        raise DataError(_missing_file(path))
+    else:
+        rows = _read_hub(str(path_or_name), config_name, split, cache_dir)
+    if not len(rows):
+        raise DataError(f"{path_or_name}: there are no rows in it.")
+    return rows
+
+
+def _read_file(path: Path) -> datasets.Dataset:
+    import datasets
+
+    ending = _ending(path)
+    if ending not in ENDINGS:
+        raise DataError(f"{path}: the name must end in one of {', '.join(ENDINGS)} to say how the file is read.")
+    try:
+        if path.stat().st_size == 0:
+            raise DataError(f"{path}: the file is empty.")
+        if ending == ".parquet":
+            with quiet_datasets():
+                return datasets.Dataset.from_parquet(str(path))
+        return stored(key_of_file(path), lambda: _typed(path, READERS[ending](path)))
+    except DataError:
+        raise
+    except OSError as error:
+        raise DataError(f"{path}: the file cannot be read ({error.strerror or error}).") from error
+    except Exception as error:  # pyarrow and datasets raise many kinds for a file that is no Parquet
+        raise DataError(f"{path}: this cannot be read as {ending[1:].upper()} ({_first_line(error)}).") from error
+
+
+def _typed(path: Path, columns: Columns) -> datasets.Dataset:
+    import datasets
+    import pyarrow
+
+    def array(name: str) -> pyarrow.Array:
+        try:
+            return pyarrow.array(columns[name])
+        except (pyarrow.ArrowInvalid, pyarrow.ArrowTypeError, OverflowError) as error:
+            said = _first_line(error)
+            raise DataError(f"{path}: the values of column {name!r} have no common type ({said}).") from error
+
+    return datasets.Dataset(pyarrow.table({name: array(name) for name in columns}))
+
+
+def _read_folder(path: Path, split: str) -> datasets.Dataset:
+    import datasets
+
+    try:
+        with quiet_datasets():
+            found = datasets.load_from_disk(str(path))
+    except FileNotFoundError as error:
+        names = sorted(entry.name for entry in path.iterdir() if _ending(entry) in ENDINGS)
+        inside = f" Give one of its files: {', '.join(names[:6])}." if names else ""
+        raise DataError(f"{path}: the folder was not saved by datasets (`save_to_disk`).{inside}") from error
+    if isinstance(found, datasets.Dataset):
+        return found
+    if split not in found:
+        raise DataError(f"{path}: there is no split {split!r}. It has {', '.join(map(repr, found))}.")
+    return found[split]
+
+
+def _read_hub(name: str, config_name: str | None, split: str, cache_dir: str | None) -> datasets.Dataset:
+    import datasets
+
+    try:
+        return datasets.load_dataset(name, config_name, split=split, cache_dir=cache_dir)
+    except Exception as error:  # every kind of network, cache and format error ends here
+        raise DataError(
+            f"{name!r} is no file or folder here, and could not be loaded from the Hugging Face hub or its cache "
+            f"({_first_line(error)}). Check the spelling and the connection, or give a file with --train_file."
+        ) from error
+
+
+def _missing_file(path: Path) -> str:
+    folder = path.parent
+    if not folder.is_dir():
+        return f"{path}: there is no such file, and no folder {folder}."
+    beside = [entry.name for entry in sorted(folder.iterdir()) if entry.is_dir() or _ending(entry) in ENDINGS]
+    near = did_you_mean(path.name, beside)
+    there = f" In {folder} are: {', '.join(beside[:6])}." if beside and not near else ""
+    return f"{path}: there is no such file.{near}{there}"
+
+
+def _ending(path: Path) -> str:
+    return Path(path.stem).suffix.lower() if path.suffix.lower() == ".gz" else path.suffix.lower()
+
+
+def _looks_like_file(name: str) -> bool:
+    return name.startswith((".", "/", "~")) or name.count("/") > 1 or _ending(Path(name)) in ENDINGS
+
+
+def _first_line(error: BaseException) -> str:
+    return (str(error).strip().splitlines() or [type(error).__name__])[0]

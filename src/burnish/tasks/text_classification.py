@@ -1,0 +1,166 @@
+"""The task "text-classification": a text or a pair of texts to one class, several labels, or a number."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from burnish.core.errors import DataError
+
+from .columns import label_columns, require_columns, text_columns, texts_of
+from .labels import MULTI_LABEL, REGRESSION, SINGLE_LABEL, LabelScheme, class_balance, has_labels, infer_scheme
+from .metrics import classification_metrics
+from .pretrained import TASK_KEY, Pretrained, load_config, load_pretrained
+from .recipe import DataRequest, ModelRequest, TaskRun
+from .splits import Splits, held_out, read_splits, repeated_rows, selected
+from .tokenising import Lengths, TextTokeniser, tokenised, without_lengths
+
+if TYPE_CHECKING:
+    from .files import Table
+    from .text_classifier import TextClassifier
+
+BEST = {REGRESSION: "loss", SINGLE_LABEL: "accuracy", MULTI_LABEL: "f1"}
+"""What tells the best checkpoint, by kind of problem."""
+
+
+class TextClassification:
+    """Sentence or pair classification and regression."""
+
+    name = "text-classification"
+
+    def prepare(self, data: DataRequest, model: ModelRequest) -> TaskRun:
+        """Reads, checks, infers, loads and tokenises.
+
+        Raises:
+            DataError: naming file, row and value of what cannot be trained on.
+            SettingError: the model cannot be loaded, or does not suit the settings.
+        """
+        splits = read_splits(data)
+        texts, labels = _choose_columns(splits.first, data)
+        scheme = _scheme(splits, labels, data, load_config(model))
+        _check(splits, texts, scheme)
+        splits, notes = _with_validation(splits, scheme, data, texts)
+        task = {"task": self.name, "text_columns": texts, "label_columns": labels, "separator": scheme.separator}
+        base = load_pretrained(
+            model, data, "AutoModelForSequenceClassification", task, tokenizer_settings=None, **scheme.config_changes()
+        )
+        run = TaskRun(model=base.model, processing_class=base.tokenizer)
+        run.notes = [*self._notes(texts, labels, scheme), *notes, *base.notes]
+        _add_rows(run, splits, scheme, base, texts, data)
+        run.data_collator = _padding_collator(base.tokenizer)
+        run.compute_metrics = classification_metrics(scheme.problem_type, len(scheme.names))
+        run.metric_for_best_model = BEST[scheme.problem_type]
+        return run
+
+    def predictor(self, folder: Path) -> TextClassifier:
+        """Loads a folder that training has written."""
+        from .text_classifier import TextClassifier
+
+        return TextClassifier.load(folder)
+
+    def _notes(self, texts: list[str], labels: list[str], scheme: LabelScheme) -> list[tuple[str, str]]:
+        return [
+            ("task", f"{self.name}: {scheme.kind}"),
+            ("text column" if len(texts) == 1 else "text columns", ", ".join(texts)),
+            ("label column" if len(labels) == 1 else "label columns", ", ".join(labels)),
+        ]
+
+
+def _choose_columns(table: Table, data: DataRequest) -> tuple[list[str], list[str]]:
+    """The label is looked for among what is surely no text, and the text among what is no label."""
+    if data.text_column:
+        texts = text_columns(table, data.text_column)
+        labels = label_columns(table, data.label_column, texts)
+    else:
+        labels = label_columns(table, data.label_column)
+        texts = text_columns(table, None, labels)
+    if not labels:
+        raise DataError(
+            f"{table.source}: no column looks like a label. The columns are "
+            f"{', '.join(map(repr, table.rows.column_names))}. Set --label_column."
+        )
+    return texts, labels
+
+
+def _scheme(splits: Splits, labels: list[str], data: DataRequest, config: Any) -> LabelScheme:
+    """From the training rows; without any, as the model was trained."""
+    known = list(config.id2label.values()) if config.id2label else []
+    if splits.train is not None:
+        return infer_scheme(splits.train, labels, data.problem_type, known)
+    kind = data.problem_type or config.problem_type or (REGRESSION if len(known) == 1 else SINGLE_LABEL)
+    separator = getattr(config, TASK_KEY, {}).get("separator")
+    return LabelScheme(kind, tuple(labels), tuple(known), separator)
+
+
+def _check(splits: Splits, texts: list[str], scheme: LabelScheme) -> None:
+    """Reads every text and label once, so that a bad row is named before anything is loaded."""
+    for table in (splits.train, splits.validation, splits.test):
+        if table is None:
+            continue
+        require_columns(table, texts, "--text_column")
+        for column in texts:
+            texts_of(table, column)
+        if table is not splits.test:
+            require_columns(table, scheme.columns, "--label_column")
+            scheme.targets(table)
+
+
+def _with_validation(
+    splits: Splits, scheme: LabelScheme, data: DataRequest, texts: list[str]
+) -> tuple[Splits, list[tuple[str, str]]]:
+    """Sets training rows aside where that is asked for, and tells of validation rows that training sees, too."""
+    if splits.train is None:
+        return splits, []
+    if splits.validation is None and data.validation_split:
+        num_rows = len(splits.train.rows)
+        classes = scheme.targets(splits.train) if scheme.problem_type == SINGLE_LABEL else None
+        aside = held_out(num_rows, data.validation_split, data.seed, classes)
+        kept = sorted(set(range(num_rows)) - set(aside))
+        splits = replace(splits, train=selected(splits.train, kept), validation=selected(splits.train, aside))
+        return splits, [("validation", f"{len(aside):,} of {num_rows:,} training rows set aside")]
+    if splits.validation is None:
+        return splits, []
+    both = [
+        list(zip(*(table.rows[name][:] for name in texts), strict=True)) for table in (splits.train, splits.validation)
+    ]
+    repeated = repeated_rows(*both)
+    return splits, [("overlap", f"{repeated:,} of {len(both[1]):,} validation texts are training texts, too")] * (
+        repeated > 0
+    )
+
+
+def _add_rows(
+    run: TaskRun, splits: Splits, scheme: LabelScheme, base: Pretrained, texts: list[str], data: DataRequest
+) -> None:
+    """Tokenises each table and puts its targets beside the tokens."""
+    tokenise = TextTokeniser(base.tokenizer, tuple(texts), base.max_length, data.pad_to_max_length)
+
+    def model_rows(table: Table | None, labelled: bool = True) -> tuple[Any, Lengths | None]:
+        if table is None:
+            return None, None
+        workers, anew = data.preprocessing_num_workers, data.overwrite_cache
+        found = tokenised(table.rows, tokenise, texts, num_workers=workers, overwrite_cache=anew)
+        rows, lengths = without_lengths(found, base.max_length)
+        return (_with_targets(rows, scheme, scheme.targets(table)) if labelled else rows), lengths
+
+    run.train_dataset, lengths = model_rows(splits.train)
+    run.eval_dataset, _ = model_rows(splits.validation)
+    run.predict_dataset, _ = model_rows(splits.test, splits.test is not None and has_labels(splits.test, scheme))
+    if splits.train is not None and lengths is not None:
+        what = "values" if scheme.problem_type == REGRESSION else "classes"
+        run.notes += [(what, class_balance(scheme, scheme.targets(splits.train))), *lengths.notes()]
+
+
+def _with_targets(rows: Any, scheme: LabelScheme, targets: list[Any]) -> Any:
+    import datasets
+
+    number = datasets.Value("int64" if scheme.problem_type == SINGLE_LABEL else "float32")
+    feature = datasets.List(number) if scheme.problem_type == MULTI_LABEL else number
+    return rows.add_column("labels", targets, feature=feature)
+
+
+def _padding_collator(tokenizer: Any) -> Any:
+    from burnish.data.collators import DataCollatorWithPadding
+
+    return DataCollatorWithPadding(tokenizer)
