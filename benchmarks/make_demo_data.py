@@ -3,9 +3,9 @@
     pip download --no-deps --no-build-isolation --no-binary :all: -d build vaderSentiment==3.3.2
     python benchmarks/make_demo_data.py build/vaderSentiment-3.3.2.tar.gz
 
-Inside lies `additional_resources/hutto_ICWSM_2014.tar.gz` with snippets of movie reviews (one a review) and sentences of
-Amazon reviews (id `<review>_<sentence>`), each with the mean of 20 raters on a scale of -4 to 4. Which rows are taken is a
-function of their source and id alone, so that running this again writes the same files.
+Inside lies `additional_resources/hutto_ICWSM_2014.tar.gz` with snippets of movie reviews (one a review) and sentences
+of Amazon reviews (id `<review>_<sentence>`), each with the mean of 20 raters on a scale of -4 to 4. Which rows are
+taken is a function of their source and id alone, so that running this again writes the same files.
 """
 
 from __future__ import annotations

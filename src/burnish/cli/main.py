@@ -1,0 +1,115 @@
+"""The `burnish` command: finds the sub-command, and turns errors into one message."""
+
+from __future__ import annotations
+
+import sys
+import traceback
+from collections.abc import Callable, Sequence
+
+from burnish.core.errors import NonFiniteError, SettingError, UserError, did_you_mean
+
+from .console import complain, say
+
+HELP = """\
+burnish: fine-tunes pretrained transformer models.
+
+Usage: burnish COMMAND [flags]
+
+Commands:
+  train      fine-tune a model on your file
+  predict    ask a trained model about a file, or about a sentence
+  demo       see it work: train on bundled reviews, offline, in a few minutes
+
+  burnish COMMAND --help    the flags of a command
+  burnish --version         the version
+
+Try:
+  burnish demo
+  burnish train --task text-classification --model_name_or_path MODEL --train_file train.csv \\
+      --validation_file validation.csv --output_dir out
+  burnish predict out new.csv
+"""
+FAILED, MISUSED, INTERRUPTED = 1, 2, 130
+
+Command = Callable[[Sequence[str]], int]
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Runs a command line. Returns the exit code: 0 done, 1 could not be done, 2 misused, 130 interrupted."""
+    words = list(sys.argv[1:] if argv is None else argv)
+    debug = "--debug" in words
+    try:
+        return _dispatch(words)
+    except SettingError as error:
+        return _explained(error, MISUSED, debug)
+    except (UserError, NonFiniteError, OSError) as error:
+        return _explained(error, FAILED, debug)
+    except KeyboardInterrupt:
+        complain("\nInterrupted. The same command goes on from the last checkpoint.")
+        return INTERRUPTED
+    except ValueError as error:
+        return _explained(error, FAILED, debug, " (--debug shows where this arose.)")
+    except Exception as error:
+        return _bug(error, debug)
+
+
+def _dispatch(words: list[str]) -> int:
+    if not words or words[0] in ("-h", "--help", "help"):
+        say(HELP.rstrip())
+        return 0 if words else MISUSED
+    if words[0] in ("-V", "--version"):
+        say(f"burnish {version()}")
+        return 0
+    name, *rest = words
+    if name not in COMMANDS:
+        raise SettingError(f"There is no command {name!r}.{did_you_mean(name, COMMANDS)} See `burnish --help`.")
+    return COMMANDS[name](rest)
+
+
+def _train(words: Sequence[str]) -> int:
+    from .train import command
+
+    return command(words)
+
+
+def _predict(words: Sequence[str]) -> int:
+    from .predict import command
+
+    return command(words)
+
+
+def _demo(words: Sequence[str]) -> int:
+    from .demo import command
+
+    return command(words)
+
+
+COMMANDS: dict[str, Command] = {"train": _train, "predict": _predict, "demo": _demo}
+
+
+def version() -> str:
+    import burnish
+
+    return burnish.__version__
+
+
+def _explained(error: BaseException, code: int, debug: bool, closing: str = "") -> int:
+    if debug:
+        traceback.print_exception(error)
+    complain(f"burnish: {_message(error)}{closing}")
+    return code
+
+
+def _message(error: BaseException) -> str:
+    if isinstance(error, OSError) and error.strerror:
+        return f"{error.filename}: {error.strerror}." if error.filename is not None else f"{error.strerror}."
+    return str(error).strip() or type(error).__name__
+
+
+def _bug(error: BaseException, debug: bool) -> int:
+    if debug:
+        traceback.print_exception(error)
+    place = traceback.extract_tb(error.__traceback__)[-1]
+    complain(f"burnish: this is a bug in burnish, not a mistake of yours: {type(error).__name__}: {error}")
+    complain(f"  at {place.filename}, line {place.lineno}" + ("" if debug else "; --debug shows the whole way there."))
+    return FAILED

@@ -1,0 +1,91 @@
+"""The README.md of a trained model: what it is, how good it is, how to use it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+HYPERPARAMETERS = (
+    *("learning_rate", "per_device_train_batch_size", "gradient_accumulation_steps", "num_train_epochs", "max_steps"),
+    *("optim", "lr_scheduler_type", "warmup_steps", "weight_decay", "max_grad_norm", "label_smoothing_factor"),
+    *("bf16", "fp16", "seed"),
+)
+
+
+@dataclass(frozen=True)
+class CardFacts:
+    """What the card tells."""
+
+    name: str
+    task: str
+    base_model: str
+    data: Mapping[str, str]
+    """What the rows were for ("training", "validation") to the name of the file or dataset."""
+    results: Mapping[str, float]
+    settings: Mapping[str, Any]
+    versions: Mapping[str, str]
+    folder: Path
+    notes: Sequence[tuple[str, str]] = field(default_factory=tuple)
+    has_curve: bool = False
+
+
+def model_card(facts: CardFacts) -> str:
+    """The text of the card, as Markdown with a YAML header."""
+    parts = [_header(facts), f"# {facts.name}", _opening(facts), _use(facts), _results(facts), _training(facts)]
+    return "\n\n".join(part for part in parts if part) + "\n"
+
+
+def _header(facts: CardFacts) -> str:
+    lines = ["---", "library_name: transformers"]
+    if not Path(facts.base_model).is_absolute():
+        lines.append(f"base_model: {facts.base_model}")
+    if facts.task in _PIPELINES:
+        lines.append(f"pipeline_tag: {facts.task}")
+    return "\n".join([*lines, "tags:", "- burnish", "---"])
+
+
+def _opening(facts: CardFacts) -> str:
+    base = Path(facts.base_model).name if Path(facts.base_model).is_absolute() else facts.base_model
+    data = " and ".join(f"`{name}` ({purpose})" for purpose, name in facts.data.items())
+    return f"`{base}`, fine-tuned for {facts.task.replace('-', ' ')} on {data or 'data of its own'} with burnish."
+
+
+def _use(facts: CardFacts) -> str:
+    lines = ["## Use", "", "```bash", f"burnish predict {facts.folder.name} data.csv", "```"]
+    if facts.task in _PIPELINES:
+        lines += [
+            "",
+            "```python",
+            "from transformers import pipeline",
+            "",
+            f'model = pipeline("{facts.task}", "{facts.folder.name}")',
+            'print(model("A sentence."))',
+            "```",
+        ]
+    return "\n".join(lines)
+
+
+def _results(facts: CardFacts) -> str:
+    if not facts.results:
+        return ""
+    lines = ["## Results", "", "| metric | value |", "|---|---:|"]
+    lines += [f"| {name} | {value:.4f} |" for name, value in facts.results.items()]
+    return "\n".join(lines + (["", "![loss](loss_curve.png)"] if facts.has_curve else []))
+
+
+def _training(facts: CardFacts) -> str:
+    lines = ["## Training", "", "| setting | value |", "|---|---|"]
+    lines += [f"| {name} | {value} |" for name, value in facts.settings.items() if name in HYPERPARAMETERS]
+    lines += [
+        "",
+        "| data | |",
+        "|---|---|",
+        *(f"| {what} | {' '.join(value.split())} |" for what, value in facts.notes),
+    ]
+    made = ", ".join(f"{name} {number}" for name, number in facts.versions.items())
+    return "\n".join([*lines, "", f"Made with {made}. All settings are in `run_settings.json`."])
+
+
+_PIPELINES = ("text-classification", "token-classification", "question-answering", "fill-mask", "text-generation")

@@ -1,0 +1,104 @@
+"""What a run is about to do, said before its first step."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from burnish.core.errors import DataError, UserError
+
+Pair = tuple[str, str]
+
+
+@dataclass(frozen=True)
+class Length:
+    """How long a run is, in optimizer steps."""
+
+    steps_per_epoch: int
+    num_steps: int
+    num_epochs: float
+
+
+def length_of(num_rows: int, examples_per_step: int, arguments: Any) -> Length:
+    """Raises `DataError` where not one step can be made."""
+    whole = num_rows // examples_per_step
+    steps_per_epoch = whole if arguments.dataloader_drop_last else math.ceil(num_rows / examples_per_step)
+    if steps_per_epoch == 0:
+        raise DataError(
+            f"{num_rows} training rows are fewer than the {examples_per_step} of a step, and dataloader_drop_last "
+            "drops what is no whole step. Set a smaller per_device_train_batch_size, or leave dataloader_drop_last out."
+        )
+    if arguments.max_steps > 0:
+        return Length(steps_per_epoch, arguments.max_steps, arguments.max_steps / steps_per_epoch)
+    num_steps = math.ceil(arguments.num_train_epochs * steps_per_epoch)
+    return Length(steps_per_epoch, num_steps, float(arguments.num_train_epochs))
+
+
+def plan(settings: Any, run: Any, arguments: Any, chosen: Mapping[str, Any], trains: bool) -> list[Pair]:
+    """(what, value) pairs: the task, the data, the steps, the model.
+
+    Args:
+        settings: the `Settings` of the command.
+        run: the `TaskRun` that the recipe made.
+        arguments: the training arguments.
+        chosen: settings that the command chose, to be said.
+        trains: False for a run that only evaluates or predicts.
+    """
+    pairs = [*run.notes]
+    said = {what.lower() for what, _ in pairs}
+    head = [("task", settings.task), ("model", settings.model.model_name_or_path)]
+    pairs = [pair for pair in head if pair[0] not in said] + pairs
+    if trains:
+        pairs += _training(run, arguments)
+    pairs.append(("parameters", parameters(run.model)))
+    pairs.append(("device", device(arguments)))
+    if trains and chosen:
+        pairs.append(("because of the validation data", ", ".join(f"{k} {_plain(v)}" for k, v in chosen.items())))
+    pairs.append(("output", str(settings.output_dir)))
+    return pairs
+
+
+def _training(run: Any, arguments: Any) -> list[Pair]:
+    per_step = arguments.train_batch_size * arguments.gradient_accumulation_steps * getattr(arguments, "world_size", 1)
+    length = length_of(len(run.train_dataset), per_step, arguments)
+    epochs = f"{length.num_epochs:.3g} epoch{'s' if length.num_epochs != 1 else ''}"
+    return [
+        ("steps", f"{length.num_steps:,} ({epochs} of {length.steps_per_epoch:,})"),
+        ("batch", batch(arguments, per_step)),
+        ("learning rate", learning_rate(arguments)),
+    ]
+
+
+def batch(arguments: Any, per_step: int) -> str:
+    """Examples of a step, and how they come together where that is more than one number."""
+    parts = [arguments.train_batch_size, arguments.gradient_accumulation_steps, getattr(arguments, "world_size", 1)]
+    product = " × ".join(str(part) for part in parts if part > 1)
+    return f"{per_step} examples a step" + (f" ({product})" if "×" in product else "")
+
+
+def learning_rate(arguments: Any) -> str:
+    """The rate, its schedule and the optimizer."""
+    schedule, optimizer = _plain(arguments.lr_scheduler_type), _plain(arguments.optim)
+    warmup = f", warm-up {arguments.warmup_steps:g}" if arguments.warmup_steps else ""
+    return f"{arguments.learning_rate:g} ({schedule}{warmup}; {optimizer})"
+
+
+def parameters(model: Any) -> str:
+    """How many are trained, of how many. Raises `UserError` for none."""
+    total = sum(p.numel() for p in model.parameters())
+    trained = sum(p.numel() for p in model.parameters() if p.requires_grad)
+    if not trained:
+        raise UserError("No parameter of the model is trainable: every one has requires_grad False.")
+    return f"{trained:,}" if trained == total else f"{trained:,} trained of {total:,} ({trained / total:.2%})"
+
+
+def device(arguments: Any) -> str:
+    """Where and in which precision it is computed."""
+    precision = "bf16" if arguments.bf16 else "fp16" if arguments.fp16 else "fp32"
+    return f"{arguments.device} ({precision})"
+
+
+def _plain(value: Any) -> str:
+    return str(getattr(value, "value", value))

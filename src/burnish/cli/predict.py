@@ -1,0 +1,199 @@
+"""`burnish predict`: asks a trained model about a file, about sentences, or about what comes in."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from burnish.core.errors import DataError, SettingError, UserError, did_you_mean
+
+from .console import print_table, say
+from .flags import Flag
+from .help import help_text
+from .parse import Given, parse
+from .quiet import quiet
+from .results import TASK_FILE
+from .rows import Row, check_writable, columns_of, read_rows, write_rows
+
+USAGE = """\
+Asks a trained model about the rows of a file; writes them with the predictions and their probabilities.
+
+Usage: burnish predict MODEL FILE [flags]             rows of a CSV, TSV, JSON, JSONL or Parquet file
+       burnish predict MODEL --text "a sentence"      sentences; --text may be given again
+       burnish predict MODEL -                        sentences from the standard input, one a line
+"""
+FLAGS = (
+    Flag("output_file", "str", None, "Where to write: .csv, .tsv, .json, .jsonl or .parquet. Default for a file: "
+         "predictions.csv; nothing is written for sentences.", "Flags", "run"),
+    Flag("text", "str", None, "A sentence to ask about.", "Flags", "run"),
+    Flag("text_column", "str", None, "Column of the text. Default: the one that the model was trained on.",
+         "Flags", "run"),
+    Flag("task", "str", None, "Task of a model that burnish did not train.", "Flags", "run"),
+    Flag("max_predict_samples", "int", None, "Only this many rows.", "Flags", "run"),
+    Flag("debug", "bool", False, "Show where in the code an error arose.", "Flags", "run", alone=True),
+)  # fmt: skip
+NUM_SHOWN = 5
+ROWS_AT_ONCE = 2048
+DEFAULT_OUTPUT = "predictions.csv"
+
+
+@dataclass(frozen=True)
+class Question:
+    """What is asked."""
+
+    model: Path
+    rows: list[Row]
+    source: str | None
+    """The file that the rows come from; None for sentences."""
+    text_column: str | None
+    task: str | None
+
+
+def command(words: Sequence[str]) -> int:
+    """Runs `burnish predict` with the words that follow it."""
+    if {"-h", "--help", "--help-all"} & set(words):
+        say(help_text(USAGE, FLAGS))
+        return 0
+    given, sentences = _parsed(words)
+    output = given.values.get("output_file")
+    output_file = Path(output) if output else None
+    if output_file:
+        check_writable(output_file)
+    question = _question(given, sentences)
+    if output_file is None and question.source:
+        output_file = Path(DEFAULT_OUTPUT)
+    if output_file and question.source and output_file.resolve() == Path(question.source).resolve():
+        raise SettingError(f"--output_file {output_file} is the file that is read. Name another.")
+    with quiet():
+        answered = answer(question)
+    if output_file:
+        write_rows(output_file, answered)
+    _show(answered, output_file, question)
+    return 0
+
+
+def predictions_for_file(model: str | Path, task: str, file: str, output_file: Path, max_rows: int | None) -> None:
+    """Writes the rows of a file with the model's predictions."""
+    rows = read_rows(Path(file))[:max_rows]
+    write_rows(output_file, answer(Question(Path(model), rows, file, None, task)))
+
+
+def answer(question: Question) -> list[Row]:
+    """The rows in their order, each with its prediction and the probabilities beside its own columns."""
+    from burnish.tasks.registry import recipe
+
+    predictor = recipe(question.task or task_of(question.model)).predictor(question.model)
+    rows = _renamed(question)
+    answers: list[dict[str, Any]] = []
+    for first in range(0, len(rows), ROWS_AT_ONCE):
+        answers += predictor.predict(rows[first : first + ROWS_AT_ONCE])
+    return [_beside(row, said) for row, said in zip(question.rows, answers, strict=True)]
+
+
+def task_of(folder: Path) -> str:
+    """The task that a folder was trained for. Raises `UserError` for a folder that holds no finished model."""
+    _check_model(folder)
+    path = folder / TASK_FILE
+    if not path.is_file():
+        raise UserError(f"{folder} does not say what it was trained for. Give --task.")
+    return str(json.loads(path.read_text(encoding="utf-8"))["task"])
+
+
+def _check_model(folder: Path) -> None:
+    if not folder.is_dir():
+        near = did_you_mean(folder.name, (p.name for p in folder.parent.iterdir())) if folder.parent.is_dir() else ""
+        raise UserError(f"There is no folder {folder}.{near}")
+    if (folder / "config.json").is_file() or (folder / "adapter_config.json").is_file():
+        return
+    checkpoints = sorted(folder.glob("checkpoint-*"), key=lambda path: path.stat().st_mtime)
+    if checkpoints:
+        raise UserError(
+            f"{folder} holds a run that is not finished. Run its command again to finish it, or ask its newest "
+            f"checkpoint: burnish predict {checkpoints[-1]} … --task {_task_in(folder)}"
+        )
+    raise UserError(f"{folder} is not a model: it has no config.json. Give the --output_dir of a `burnish train`.")
+
+
+def _task_in(folder: Path) -> str:
+    from .run_record import RunRecord
+
+    record = RunRecord.read(folder)
+    return record.task if record else "TASK"
+
+
+def _parsed(words: Sequence[str]) -> tuple[Given, list[str]]:
+    """The flags, and the sentences, since `--text` may be given again."""
+    flags = {flag.name: flag for flag in FLAGS}
+    sentences, rest, pending = [], [], list(words)
+    while pending:
+        word = pending.pop(0)
+        if word == "--text" and pending:
+            sentences.append(pending.pop(0))
+        elif word.startswith("--text="):
+            sentences.append(word.removeprefix("--text="))
+        else:
+            rest.append(word)
+    return parse(rest, flags), sentences
+
+
+def _question(given: Given, sentences: list[str]) -> Question:
+    if not given.words:
+        raise SettingError("Which model? For example: burnish predict out data.csv")
+    model, *files = given.words
+    if len(files) > 1:
+        raise SettingError(f"One file is read at a time, not {len(files)}: {' '.join(files)}.")
+    if bool(files) == bool(sentences):
+        raise SettingError('Give a file, or --text "a sentence", or - for the standard input.')
+    task = given.values.get("task")
+    if task is None:
+        task = task_of(Path(model))
+    else:
+        _check_model(Path(model))
+    column = given.values.get("text_column")
+    if sentences or files == ["-"]:
+        rows = [{column or "text": text} for text in sentences or _incoming()]
+        return Question(Path(model), rows, None, column, task)
+    rows = read_rows(Path(files[0]))[: given.values.get("max_predict_samples")]
+    return Question(Path(model), rows, files[0], column, task)
+
+
+def _incoming() -> list[str]:
+    lines = [line.strip() for line in sys.stdin if line.strip()]
+    if not lines:
+        raise DataError("Nothing came in on the standard input.")
+    return lines
+
+
+def _trained_columns(folder: Path) -> list[str]:
+    path = folder / TASK_FILE
+    told = json.loads(path.read_text(encoding="utf-8")).get("text_column") if path.is_file() else None
+    return [name.strip() for name in told.split(",")] if told else []
+
+
+def _renamed(question: Question) -> list[Row]:
+    return question.rows
+
+
+def _beside(row: Row, said: dict[str, Any]) -> Row:
+    """The answer after the row's own columns; an answer whose name the row has gets "predicted_" before it."""
+    return {**row, **{f"predicted_{name}" if name in row else name: value for name, value in said.items()}}
+
+
+def _show(answered: list[Row], output_file: Path | None, question: Question) -> None:
+    """All sentences, or the first rows of a file, and where the rest is."""
+    shown = answered if question.source is None else answered[:NUM_SHOWN]
+    columns = columns_of(shown)
+    print_table("", columns, [[_shortened(row.get(name)) for name in columns] for row in shown])
+    if len(answered) > len(shown):
+        say(f"  … and {len(answered) - len(shown):,} more")
+    if output_file:
+        say(f"{len(answered):,} rows with their predictions: {output_file}")
+
+
+def _shortened(value: Any, length: int = 60) -> str:
+    text = f"{value:.4f}" if isinstance(value, float) else " ".join(str(value).split())
+    return text if len(text) <= length else text[: length - 1] + "…"

@@ -1,0 +1,34 @@
+"""Keeps other libraries from printing into the output: load reports, progress bars, advice for developers."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import warnings
+from collections.abc import Iterator
+
+
+@contextlib.contextmanager
+def quiet() -> Iterator[None]:
+    """Within, transformers says errors only and no library draws a bar; afterwards all is as it was."""
+    import datasets
+    import transformers
+
+    verbosity = transformers.utils.logging.get_verbosity()
+    bars = transformers.utils.logging.is_progress_bar_enabled(), not datasets.are_progress_bars_disabled()
+    httpx = logging.getLogger("httpx").level
+    transformers.utils.logging.set_verbosity_error()
+    transformers.utils.logging.disable_progress_bar()
+    datasets.disable_progress_bars()
+    logging.getLogger("httpx").setLevel(logging.WARNING)
+    try:
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", category=FutureWarning, module="(transformers|huggingface_hub|torch)")
+            yield
+    finally:
+        transformers.utils.logging.set_verbosity(verbosity)
+        logging.getLogger("httpx").setLevel(httpx)
+        if bars[0]:
+            transformers.utils.logging.enable_progress_bar()
+        if bars[1]:
+            datasets.enable_progress_bars()

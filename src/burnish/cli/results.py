@@ -1,0 +1,88 @@
+"""What a run leaves behind at its end: numbers, a picture, a card, and the word how to use the model."""
+
+from __future__ import annotations
+
+import json
+import shlex
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from .console import print_table, say
+from .model_card import CardFacts, model_card
+from .run_record import versions
+
+CURVE = "loss_curve.png"
+TASK_FILE = "burnish_task.json"
+FIGURES = {"runtime": "{:.1f} s", "per_second": "{:.1f}", "epoch": "{:g}", "flos": "{:.3g}"}
+
+
+def figure(name: str, value: float) -> str:
+    """A number for a person."""
+    for ending, form in FIGURES.items():
+        if name.endswith(ending):
+            return form.format(value)
+    if isinstance(value, int) or (float(value).is_integer() and abs(value) >= 10):
+        return f"{int(value):,}"
+    return f"{value:.4f}" if abs(value) >= 1e-3 or value == 0 else f"{value:.2e}"
+
+
+def print_results(metrics: Mapping[str, Any]) -> None:
+    """A table of what was measured: the evaluation first, the training after it."""
+    numbers = {name: value for name, value in metrics.items() if isinstance(value, (int, float))}
+    order = ("eval_", "predict_", "train_")
+    names = sorted(numbers, key=lambda name: next((i for i, p in enumerate(order) if name.startswith(p)), 3))
+    print_table("results", ["", "value"], [[name, figure(name, numbers[name])] for name in names])
+
+
+def draw_loss(log_history: list[dict[str, Any]], folder: Path) -> bool:
+    """The loss curve as a picture; False where there is nothing to draw or to draw with."""
+    from burnish.tracking.curve import draw_curve
+
+    draw_curve(log_history, folder / CURVE)
+    return (folder / CURVE).is_file()
+
+
+def write_card(settings: Any, run: Any, arguments: Any, metrics: Mapping[str, Any], has_curve: bool) -> None:
+    """README.md in the output folder."""
+    data = {
+        "training": settings.data.train_file or settings.data.dataset_name,
+        "validation": settings.data.validation_file,
+    }
+    results = {
+        name.removeprefix("eval_"): float(value)
+        for name, value in metrics.items()
+        if name.startswith("eval_") and not name.endswith(("runtime", "per_second"))
+    }
+    facts = CardFacts(
+        name=settings.output_dir.resolve().name,
+        task=settings.task,
+        base_model=settings.model.model_name_or_path,
+        data={purpose: Path(name).name for purpose, name in data.items() if name},
+        results=results,
+        settings={name: getattr(value, "value", value) for name, value in vars(arguments).items()},
+        versions=versions(),
+        folder=settings.output_dir,
+        notes=run.notes,
+        has_curve=has_curve,
+    )
+    (settings.output_dir / "README.md").write_text(model_card(facts), encoding="utf-8")
+
+
+def write_task(settings: Any, folder: Path) -> None:
+    """What `burnish predict` must know of the model: the task, and the columns that the user named."""
+    content = {
+        "task": settings.task,
+        "text_column": settings.data.text_column,
+        "label_column": settings.data.label_column,
+        "max_seq_length": settings.data.max_seq_length,
+    }
+    (folder / TASK_FILE).write_text(json.dumps(content, indent=2) + "\n", encoding="utf-8")
+
+
+def print_next(folder: Path, data_file: str | None) -> None:
+    """The command to use the model."""
+    name = shlex.quote(str(folder))
+    say(f"\nThe model is in {folder}. To use it:")
+    say(f"  burnish predict {name} {shlex.quote(data_file) if data_file else 'data.csv'}")
+    say(f'  burnish predict {name} --text "a sentence"')

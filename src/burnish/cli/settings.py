@@ -1,0 +1,112 @@
+"""From what a user gave to the objects that the task and the trainer take."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from burnish.core.errors import SettingError
+from burnish.tasks.recipe import DataRequest, ModelRequest
+
+from .config_file import read_config
+from .flags import Flag
+from .parse import Given, parse
+from .schema import DEFAULT_TASK, RUN_FLAGS, required
+
+if TYPE_CHECKING:
+    from burnish.arguments.training_arguments import TrainingArguments
+
+BECAUSE_OF_VALIDATION = "validation data"
+"""Origin of the settings that the command chooses where there are rows to evaluate on."""
+
+
+@dataclass
+class Settings:
+    """All settings of a command, sorted by who takes them."""
+
+    task: str
+    data: DataRequest
+    model: ModelRequest
+    training: dict[str, Any]
+    """What the user gave for TrainingArguments, old names included."""
+    run: dict[str, Any]
+    origins: dict[str, str]
+    command: str
+
+    @property
+    def output_dir(self) -> Path:
+        return Path(self.training["output_dir"])
+
+    def arguments(self, chosen: Mapping[str, Any] | None = None) -> TrainingArguments:
+        """The training arguments: what the user gave, over what the command chooses."""
+        from burnish.arguments.training_arguments import TrainingArguments
+
+        return TrainingArguments(**{**(chosen or {}), **self.training})
+
+
+def read_settings(words: Sequence[str], flags: Mapping[str, Flag], old_names: frozenset[str], command: str) -> Settings:
+    """The settings of a command line: its flags over those of its file. Raises `SettingError`."""
+    given = parse(words, flags, old_names)
+    if len(given.words) > 1:
+        raise SettingError(f"One file of settings is taken, not {len(given.words)}: {' '.join(given.words)}.")
+    if given.words:
+        given = given.over(read_config(Path(given.words[0]), flags, old_names))
+    return _sorted(given, flags, command)
+
+
+def _sorted(given: Given, flags: Mapping[str, Flag], command: str) -> Settings:
+    from burnish.arguments.old_names import translate
+
+    _check_required(given)
+    values = dict(given.values)
+    by_owner: dict[str, dict[str, Any]] = {"task": {}, "data": {}, "model": {}, "run": {}, "training": {}}
+    for name, value in values.items():
+        by_owner[flags[name].owner if name in flags else "training"][name] = value
+    training = translate(by_owner["training"])
+    origins = {**dict.fromkeys(training, "flag"), **given.origins}  # an old name's origin goes to its new name
+    seed = training.get("seed")
+    data = DataRequest(**by_owner["data"], **({} if seed is None else {"seed": int(seed)}))
+    run = {flag.name: by_owner["run"].get(flag.name, flag.default) for flag in RUN_FLAGS}
+    task = by_owner["task"].get("task", DEFAULT_TASK)
+    model = ModelRequest(**by_owner["model"])
+    return Settings(task, data, model, training, run, origins, command)
+
+
+def _check_required(given: Given) -> None:
+    missing = [name for name in (*required(ModelRequest), "output_dir") if not given.values.get(name)]
+    if missing:
+        raise SettingError(
+            f"Missing: {', '.join(f'--{name}' for name in missing)}. For example:\n"
+            "  burnish train --model_name_or_path MODEL --train_file train.csv --validation_file validation.csv "
+            "--output_dir out"
+        )
+    if not any(given.values.get(name) for name in ("train_file", "validation_file", "test_file", "dataset_name")):
+        raise SettingError("No data: give --train_file (and --validation_file), or --dataset_name.")
+
+
+def with_validation(settings: Settings) -> dict[str, Any]:
+    """What the command chooses where there are rows to evaluate on and the user said nothing: evaluate and save after
+    each epoch, keep the best and the newest checkpoint, end with the best."""
+    given = settings.training
+    evaluated = str(given.get("eval_strategy", given.get("evaluation_strategy", "epoch")))
+    saved = str(given.get("save_strategy", "epoch"))
+    chosen: dict[str, Any] = {"eval_strategy": "epoch"}
+    if evaluated == "epoch":
+        chosen["save_strategy"] = "epoch"
+    if evaluated == saved == "epoch":
+        chosen |= {"load_best_model_at_end": True, "save_total_limit": 2}
+    return {name: value for name, value in chosen.items() if name not in given}
+
+
+def recorded(settings: Settings, arguments: Any, chosen: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
+    """Every setting with its value and origin, for `run_settings.json`. Tokens are left out."""
+    found: dict[str, dict[str, Any]] = {}
+    for owner in (settings.data, settings.model, arguments):
+        for field in fields(owner):
+            if field.name.endswith("token") or field.name.startswith("_"):
+                continue
+            origin = settings.origins.get(field.name) or ("default", BECAUSE_OF_VALIDATION)[field.name in chosen]
+            found[field.name] = {"value": getattr(owner, field.name, None), "origin": origin}
+    return found

@@ -1,0 +1,223 @@
+"""`burnish train`: from a command line to a trained model in a folder."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from burnish.core.errors import SettingError
+
+from . import results, run_folder
+from .console import print_pairs, print_table, say
+from .fingerprints import fingerprints
+from .help import help_text
+from .plan import plan
+from .quiet import quiet
+from .run_record import RunRecord, now, versions
+from .settings import Settings, read_settings, recorded, with_validation
+
+USAGE = """\
+Fine-tunes a pretrained model on your file.
+
+Usage: burnish train --model_name_or_path MODEL --train_file FILE [--validation_file FILE] --output_dir OUT [flags]
+       burnish train run.yaml [flags]      settings from a YAML or JSON file; flags go before it
+"""
+CLOSING = """\
+Flags are written --name value or --name=value; yes/no flags --name, --name false or --no_name.
+The same command goes on with an interrupted run."""
+
+
+@dataclass
+class Phases:
+    """What a run does."""
+
+    train: bool
+    evaluate: bool
+    predict: bool
+
+
+@dataclass
+class Outcome:
+    """What a run came to."""
+
+    settings: Settings
+    metrics: dict[str, Any] = field(default_factory=dict)
+    finished: bool = True
+
+
+def command(words: Sequence[str]) -> int:
+    """Runs `burnish train` with the words that follow it."""
+    from burnish.arguments.old_names import OLD_NAMES
+
+    from .schema import train_flags
+
+    flags = train_flags()
+    if {"-h", "--help", "--help-all", "--help_all"} & set(words):
+        every = bool({"--help-all", "--help_all"} & set(words))
+        closing = CLOSING if every else f"{CLOSING}\nThese are the flags used most; --help-all lists all of them."
+        say(help_text(USAGE, flags.values(), every, closing))
+        return 0
+    written = shlex.join(["burnish", "train", *words])
+    settings = read_settings(words, flags, frozenset(OLD_NAMES), written)
+    outcome = train(settings)
+    if outcome.finished:
+        results.print_next(settings.output_dir, settings.data.validation_file)
+    return 0 if outcome.finished else 1
+
+
+def train(settings: Settings) -> Outcome:
+    """Prepares, says the plan, trains, evaluates, predicts and writes what is asked for. Raises `UserError`."""
+    chosen = with_validation(settings) if expects_validation(settings) else {}
+    arguments = settings.arguments(chosen)
+    phases = phases_of(arguments, settings)
+    record = record_of(settings, arguments, chosen)
+    decision = run_folder.Decision()
+    if phases.train:
+        resume = arguments.resume_from_checkpoint
+        decision = run_folder.decide(settings.output_dir, record, settings.run["overwrite_output_dir"], resume)
+    announce(decision)
+    with quiet():
+        run = prepare(settings, phases)
+        chosen = with_best_metric(chosen, run, settings)
+        if phases.train and run.eval_dataset is None:
+            chosen = {}
+        arguments = settings.arguments(chosen)
+        print_pairs("plan", plan(settings, run, arguments, chosen, phases.train))
+        say()
+        return carry_out(settings, run, arguments, phases, decision, replace(record, started=now()))
+
+
+def expects_validation(settings: Settings) -> bool:
+    """Whether there will be rows to evaluate on, as far as the settings tell."""
+    data = settings.data
+    return bool(data.validation_file or data.validation_split or data.dataset_name)
+
+
+def phases_of(arguments: Any, settings: Settings) -> Phases:
+    """What was asked for; with nothing said, training, and an evaluation where there are rows for it."""
+    given = settings.training
+    if not any(given.get(name) for name in ("do_train", "do_eval", "do_predict")):
+        phases = Phases(True, expects_validation(settings), False)
+    else:
+        phases = Phases(bool(arguments.do_train), bool(given.get("do_eval")), bool(arguments.do_predict))
+        if phases.train and "do_eval" not in given:
+            phases.evaluate = expects_validation(settings)
+    data = settings.data
+    needs = [(phases.train, "do_train", data.train_file, "train_file"),
+             (phases.predict, "do_predict", data.test_file, "test_file")]  # fmt: skip
+    for asked, flag, file, name in needs:
+        if asked and not file and not data.dataset_name:
+            raise SettingError(f"--{flag} needs --{name}.")
+    if phases.evaluate and not expects_validation(settings):
+        raise SettingError("--do_eval needs --validation_file, or --validation_split.")
+    return phases
+
+
+def record_of(settings: Settings, arguments: Any, chosen: Mapping[str, Any]) -> RunRecord:
+    return RunRecord(
+        task=settings.task,
+        settings=recorded(settings, arguments, chosen),
+        command=settings.command,
+        versions=versions(),
+        data_files=fingerprints(vars(settings.data)),
+    )
+
+
+def announce(decision: run_folder.Decision) -> None:
+    """What happens with a folder that is not empty."""
+    if decision.note:
+        say(decision.note)
+    if decision.changes:
+        rows = [[change.name, change.was, change.now] for change in decision.changes]
+        print_table("with other settings than before", ["setting", "was", "now"], rows)
+
+
+def prepare(settings: Settings, phases: Phases) -> Any:
+    """The parts of the run, from the recipe of the task. Files of phases that are not asked for are not read."""
+    from burnish.tasks.registry import recipe
+
+    data = settings.data
+    if not phases.predict:
+        data = replace(data, test_file=None)
+    return recipe(settings.task).prepare(data, settings.model)
+
+
+def with_best_metric(chosen: Mapping[str, Any], run: Any, settings: Settings) -> dict[str, Any]:
+    """The task's own measure decides which checkpoint is best, unless the user said another."""
+    if not run.metric_for_best_model or not chosen.get("load_best_model_at_end"):
+        return dict(chosen)
+    if "metric_for_best_model" in settings.training:
+        return dict(chosen)
+    return {**chosen, "metric_for_best_model": run.metric_for_best_model}
+
+
+def carry_out(
+    settings: Settings, run: Any, arguments: Any, phases: Phases, decision: run_folder.Decision, record: Any
+) -> Outcome:
+    """The phases in their order, each with its files."""
+    from burnish.trainer import Trainer
+
+    folder = settings.output_dir
+    if decision.move_aside:
+        say(f"{folder} was moved to {run_folder.move_aside(folder)}")
+    if phases.train:
+        record.write(folder)
+    trainer = Trainer(
+        model=run.model,
+        args=arguments,
+        data_collator=run.data_collator,
+        train_dataset=run.train_dataset if phases.train else None,
+        eval_dataset=run.eval_dataset,
+        processing_class=run.processing_class,
+        compute_metrics=run.compute_metrics,
+    )
+    outcome = Outcome(settings)
+    if phases.train and not fit(trainer, outcome, decision.resume_from):
+        return outcome
+    if phases.evaluate and run.eval_dataset is not None:
+        outcome.metrics |= measured(trainer, "eval", trainer.evaluate())
+    if phases.train:
+        leave(settings, run, arguments, trainer, outcome)
+    if phases.predict:
+        predict_test_file(settings, run, trainer, outcome, phases.train)
+    results.print_results(outcome.metrics)
+    if phases.train:
+        record.finish(folder)
+    return outcome
+
+
+def fit(trainer: Any, outcome: Outcome, resume_from: str | None) -> bool:
+    """Trains; False where the run was interrupted before its end."""
+    output = trainer.train(resume_from_checkpoint=resume_from)
+    outcome.metrics |= measured(trainer, "train", output.metrics)
+    trainer.save_state()
+    return True
+
+
+def measured(trainer: Any, split: str, metrics: dict[str, Any]) -> dict[str, Any]:
+    """Writes the metrics of a split to its file, and to `all_results.json`."""
+    trainer.save_metrics(split, metrics)
+    return metrics
+
+
+def leave(settings: Settings, run: Any, arguments: Any, trainer: Any, outcome: Outcome) -> None:
+    """Model and tokenizer, picture, card, and what `burnish predict` must know."""
+    trainer.save_model()
+    has_curve = results.draw_loss(trainer.state.log_history, settings.output_dir)
+    results.write_card(settings, run, arguments, outcome.metrics, has_curve)
+    results.write_task(settings, settings.output_dir)
+
+
+def predict_test_file(settings: Settings, run: Any, trainer: Any, outcome: Outcome, trained: bool) -> None:
+    """`predictions.csv` for the test file, and its metrics where the file has labels."""
+    from .predict import predictions_for_file
+
+    model = settings.output_dir if trained else settings.model.model_name_or_path
+    path = settings.output_dir / "predictions.csv"
+    predictions_for_file(model, settings.task, settings.data.test_file, path, settings.data.max_predict_samples)
+    say(f"predictions: {path}")
+    if run.predict_dataset is not None and "labels" in (getattr(run.predict_dataset, "column_names", None) or ()):
+        metrics = trainer.evaluate(run.predict_dataset, metric_key_prefix="predict")
+        outcome.metrics |= measured(trainer, "predict", metrics)

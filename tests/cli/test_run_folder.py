@@ -1,0 +1,119 @@
+"""What a second run in a folder may do."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from burnish.cli.fingerprints import fingerprints
+from burnish.cli.run_folder import decide, move_aside
+from burnish.cli.run_record import RunRecord, differences
+from burnish.core.errors import CheckpointError, SettingError, UserError
+
+
+def record(**settings: Any) -> RunRecord:
+    values = {"learning_rate": 1e-4, "num_train_epochs": 2.0, "logging_steps": 10, **settings}
+    return RunRecord(
+        "text-classification", {k: {"value": v, "origin": "flag"} for k, v in values.items()}, "burnish train", {}
+    )
+
+
+def decided(folder: Path, run: RunRecord, overwrite: bool = False, resume: Any = None) -> Any:
+    return decide(folder, run, overwrite, resume)
+
+
+def test_a_new_folder_is_used(tmp_path):
+    decision = decided(tmp_path / "out", record())
+    assert decision.resume_from is None
+    assert not decision.move_aside
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_folder_of_something_else_is_refused(tmp_path):
+    (tmp_path / "thesis.tex").write_text("")
+    with pytest.raises(UserError, match=r"holds no run of burnish.*--overwrite_output_dir"):
+        decided(tmp_path, record())
+    assert decided(tmp_path, record(), overwrite=True).move_aside
+
+
+def test_a_finished_run_is_refused_with_the_ways_out(tmp_path):
+    record().finish(tmp_path)
+    with pytest.raises(UserError) as error:
+        decided(tmp_path, record(logging_steps=3))
+    said = str(error.value)
+    assert "finished" in said and "burnish predict" in said
+    assert "--output_dir" in said and "--overwrite_output_dir" in said and "--num_train_epochs" in said
+
+
+def test_more_epochs_of_a_finished_run_are_told_to_resume(tmp_path):
+    record().finish(tmp_path)
+    with pytest.raises(UserError) as error:
+        decided(tmp_path, record(num_train_epochs=4.0))
+    assert "num_train_epochs  2.0  4.0" in str(error.value)
+    assert "for more epochs:      --resume_from_checkpoint" in str(error.value)
+
+
+def test_another_finished_run_shows_what_differs(tmp_path):
+    record().finish(tmp_path)
+    with pytest.raises(UserError) as error:
+        decided(tmp_path, record(learning_rate=2e-4, logging_steps=3))
+    assert "learning_rate  0.0001  0.0002" in str(error.value)
+    assert "logging_steps" not in str(error.value)
+
+
+def test_a_run_that_never_saved_anything_is_started_anew(tmp_path):
+    record().write(tmp_path)
+    decision = decided(tmp_path, record(learning_rate=1.0))
+    assert decision.resume_from is None
+    assert "starting anew" in decision.note
+
+
+def test_resuming_without_a_checkpoint_is_refused(tmp_path):
+    with pytest.raises(CheckpointError):
+        decided(tmp_path, record(), resume=True)
+
+
+def test_overwriting_and_resuming_exclude_each_other(tmp_path):
+    with pytest.raises(SettingError):
+        decided(tmp_path, record(), overwrite=True, resume=True)
+
+
+def test_a_file_in_place_of_the_folder_is_refused(tmp_path):
+    (tmp_path / "out").write_text("")
+    with pytest.raises(UserError, match="is a file"):
+        decided(tmp_path / "out" / "run", record())
+
+
+def test_moving_aside_takes_the_first_free_name(tmp_path):
+    for content in ("one", "two"):
+        (tmp_path / "out").mkdir()
+        (tmp_path / "out" / content).write_text("")
+        move_aside(tmp_path / "out")
+    assert (tmp_path / "out.1" / "one").exists()
+    assert (tmp_path / "out.2" / "two").exists()
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_data_file_is_known_by_its_content(tmp_path):
+    one, two = record(), record()
+    for run, name, content in ((one, "a.csv", "text\nx\n"), (two, "b.csv", "text\nx\n")):
+        (tmp_path / name).write_text(content)
+        run.data_files = fingerprints({"train_file": str(tmp_path / name)})
+    assert differences(one, two) == []
+    (tmp_path / "b.csv").write_text("text\ny\n")
+    two.data_files = fingerprints({"train_file": str(tmp_path / "b.csv")})
+    assert [change.name for change in differences(one, two)] == ["train_file"]
+
+
+def test_a_missing_data_file_names_what_is_there(tmp_path):
+    (tmp_path / "train.csv").write_text("")
+    with pytest.raises(UserError, match=r"--train_file .*trian\.csv: there is no such file.*train\.csv"):
+        fingerprints({"train_file": str(tmp_path / "trian.csv")})
+
+
+def test_a_damaged_record_is_said(tmp_path):
+    (tmp_path / "run_settings.json").write_text("{")
+    with pytest.raises(UserError, match="cannot be read"):
+        decided(tmp_path, record())
