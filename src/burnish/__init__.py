@@ -25,7 +25,6 @@ if TYPE_CHECKING:
     from .core.randomness import seed_all as set_seed
     from .core.types import EvalLoopOutput, PredictionOutput, TrainOutput
     from .data.collators import (
-        DataCollatorForLanguageModeling,
         DataCollatorForMultipleChoice,
         DataCollatorForSeq2Seq,
         DataCollatorForTokenClassification,
@@ -33,6 +32,7 @@ if TYPE_CHECKING:
         DefaultDataCollator,
         default_data_collator,
     )
+    from .data.language_modeling import DataCollatorForLanguageModeling
     from .evaluation.prediction import EvalPrediction
     from .seq2seq import Seq2SeqTrainer
     from .trainer import Trainer
@@ -49,8 +49,8 @@ _HOMES = {
     ".core.types": ("TrainOutput", "PredictionOutput", "EvalLoopOutput"),
     ".callbacks.early_stopping": ("EarlyStoppingCallback",),
     ".evaluation.prediction": ("EvalPrediction",),
+    ".data.language_modeling": ("DataCollatorForLanguageModeling",),
     ".data.collators": (
-        "DataCollatorForLanguageModeling",
         "DataCollatorForMultipleChoice",
         "DataCollatorForSeq2Seq",
         "DataCollatorForTokenClassification",
