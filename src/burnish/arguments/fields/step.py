@@ -1,0 +1,25 @@
+"""How a step is computed: the settings that only burnish has."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from ..choices import NonFinitePolicy
+from .declare import about
+
+
+@dataclass
+class StepFields:
+    nonfinite_policy: NonFinitePolicy | str = field(
+        default="stop",
+        metadata=about(
+            "When a loss or gradient is NaN or infinite: stop the run, skip the update, or ignore it and update anyway."
+        ),
+    )
+    token_budget: int | None = field(
+        default=None,
+        metadata=about(
+            "Tokens, padding included, that go through the model at once. Not given: chosen for the device."
+        ),
+    )
+    trim_padding: bool = field(default=True, metadata=about("Cut away padding that the data brought along."))

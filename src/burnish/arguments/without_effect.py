@@ -1,0 +1,97 @@
+"""Fields that do nothing in this release, each with a sentence that is said when one is set. A field that comes alive
+is taken out of its table here, and nothing else changes."""
+
+from __future__ import annotations
+
+import dataclasses
+import logging
+import os
+from typing import Any
+
+from burnish.core.errors import SettingError
+
+logger = logging.getLogger(__name__)
+
+_ONE_PROCESS = "training runs in one process in this release"
+_NO_UPLOAD = "nothing is uploaded to the hub in this release; `huggingface-cli upload` takes the saved folder"
+_EVAL_MEMORY = "predictions are kept in the host's memory and joined at the end"
+
+NO_EFFECT = {
+    "accelerator_config": "burnish makes the batches itself, and no setting of accelerate changes them",
+    "auto_find_batch_size": "a step keeps its batch size and is cut to fit into memory; `token_budget` says how small",
+    "average_tokens_across_devices": "a loss is always divided by the targets of all processes",
+    "batch_eval_metrics": "`compute_metrics` is called once, with all predictions",
+    "dataloader_in_order": "steps are always taken in the order of the plan, so that a run can be repeated",
+    "ddp_backend": _ONE_PROCESS,
+    "ddp_broadcast_buffers": _ONE_PROCESS,
+    "ddp_bucket_cap_mb": _ONE_PROCESS,
+    "ddp_find_unused_parameters": _ONE_PROCESS,
+    "ddp_static_graph": _ONE_PROCESS,
+    "ddp_timeout": _ONE_PROCESS,
+    "debug": "a loss or gradient that is not finite is always found and named; see `nonfinite_policy`",
+    "enable_jit_checkpoint": "a run that is told to terminate always saves a checkpoint first",
+    "eval_accumulation_steps": _EVAL_MEMORY,
+    "eval_do_concat_batches": _EVAL_MEMORY,
+    "eval_use_gather_object": _EVAL_MEMORY,
+    "fsdp_config": "`fsdp` is not supported in this release",
+    "hub_always_push": _NO_UPLOAD,
+    "hub_model_id": _NO_UPLOAD,
+    "hub_private_repo": _NO_UPLOAD,
+    "hub_revision": _NO_UPLOAD,
+    "hub_strategy": _NO_UPLOAD,
+    "hub_token": _NO_UPLOAD,
+    "ignore_data_skip": "resuming never reads data that were trained on, so there is nothing to skip",
+    "liger_kernel_config": "layers are not replaced by liger-kernel in this release",
+    "local_rank": "the number of a process on its machine is read from the environment variable LOCAL_RANK",
+    "optim_target_modules": "no optimizer of this release projects gradients",
+    "parallelism_config": _ONE_PROCESS,
+    "push_to_hub": _NO_UPLOAD,
+    "skip_memory_metrics": "peak memory is not added to the metrics in this release",
+    "sortish_sampler": "the examples of a step are always sorted by length, which costs no randomness",
+    "use_liger_kernel": "layers are not replaced by liger-kernel in this release",
+}
+"""Field to the reason. Said as a warning: the run computes what it would compute anyway."""
+
+VALUE_WITHOUT_EFFECT = {
+    ("train_sampling_strategy", "batch_rebalance"): "the work of a step is always shared out by length",
+}
+"""(field, value) to the reason."""
+
+REFUSED = {
+    "deepspeed": "DeepSpeed is not supported in this release. Leave `deepspeed` out to train on one device",
+    "fsdp": "FSDP is not supported in this release. Leave `fsdp` out to train on one device",
+}
+"""Field to the reason. An error: without it a model would be computed somewhere else than asked for."""
+
+
+def fields_without_effect(args: Any) -> list[str]:
+    """Names of fields that are set away from their default and do nothing."""
+    return [f.name for f in dataclasses.fields(args) if _reason(f.name, getattr(args, f.name), f) is not None]
+
+
+def warn_about_fields_without_effect(args: Any, names: tuple[str, ...] | None = None) -> None:
+    """Says of each field (or of those named) that is set and does nothing why, and what happens instead.
+
+    Raises:
+        SettingError: for a field without which the run would not be what was asked for.
+    """
+    for declared in dataclasses.fields(args):
+        name, value = declared.name, getattr(args, declared.name)
+        if names is not None and name not in names:
+            continue
+        if name in REFUSED and value:
+            raise SettingError(f"{REFUSED[name]}.")
+        reason = _reason(name, value, declared)
+        if reason is not None:
+            shown = "***" if name.endswith("token") else repr(getattr(value, "value", value))
+            logger.warning("`%s=%s` has no effect: %s.", name, shown, reason)
+
+
+def _reason(name: str, value: Any, declared: dataclasses.Field[Any]) -> str | None:
+    if (name, value if isinstance(value, str) else None) in VALUE_WITHOUT_EFFECT:
+        return VALUE_WITHOUT_EFFECT[name, value]
+    if name not in NO_EFFECT or value == declared.default or (not value and not declared.default):
+        return None
+    if name == "local_rank" and str(value) == os.environ.get("LOCAL_RANK"):
+        return None  # as launched
+    return NO_EFFECT[name]
