@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import importlib.util
+import json
 import shlex
 import time
 from collections.abc import Sequence
@@ -11,7 +12,6 @@ from pathlib import Path
 
 from burnish.core.errors import UserError
 
-from .baseline import bag_of_words_accuracy, majority_accuracy
 from .console import print_table, say
 from .flags import Flag
 from .help import help_text
@@ -87,7 +87,7 @@ def _train(output_dir: str, overwrite: bool) -> int:
 
 
 def _compare(folder: Path, seconds: float) -> int:
-    import json
+    from .baseline import bag_of_words_accuracy, majority_accuracy
 
     train_texts, train_labels = _column(TRAIN_FILE, "text"), _column(TRAIN_FILE, "label")
     texts, labels = _column(VALIDATION_FILE, "text"), _column(VALIDATION_FILE, "label")

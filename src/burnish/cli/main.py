@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 from burnish.core.errors import NonFiniteError, SettingError, UserError, did_you_mean
 
 from .console import complain, say
+from .notices import notices
 
 HELP = """\
 burnish: fine-tunes pretrained transformer models.
@@ -39,7 +40,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     words = list(sys.argv[1:] if argv is None else argv)
     debug = "--debug" in words
     try:
-        return _dispatch(words)
+        with notices():
+            return _dispatch(words)
     except SettingError as error:
         return _explained(error, MISUSED, debug)
     except (UserError, NonFiniteError, OSError) as error:

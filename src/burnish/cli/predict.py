@@ -16,7 +16,6 @@ from .flags import Flag
 from .help import help_text
 from .parse import Given, parse
 from .quiet import quiet
-from .results import TASK_FILE
 from .rows import Row, check_writable, columns_of, read_rows, write_rows
 
 USAGE = """\
@@ -37,7 +36,8 @@ FLAGS = (
     Flag("debug", "bool", False, "Show where in the code an error arose.", "Flags", "run", alone=True),
 )  # fmt: skip
 NUM_SHOWN = 5
-ROWS_AT_ONCE = 2048
+SENTENCE = "text"
+"""Column of a row that is one sentence."""
 DEFAULT_OUTPUT = "predictions.csv"
 
 
@@ -84,30 +84,30 @@ def predictions_for_file(model: str | Path, task: str, file: str, output_file: P
 
 def answer(question: Question) -> list[Row]:
     """The rows in their order, each with its prediction and the probabilities beside its own columns."""
-    from burnish.tasks.registry import recipe
+    from burnish.tasks.registry import recipe, recipe_of
 
-    predictor = recipe(question.task or task_of(question.model)).predictor(question.model)
-    rows = _renamed(question)
-    answers: list[dict[str, Any]] = []
-    for first in range(0, len(rows), ROWS_AT_ONCE):
-        answers += predictor.predict(rows[first : first + ROWS_AT_ONCE])
-    return [_beside(row, said) for row, said in zip(question.rows, answers, strict=True)]
+    asked = recipe(question.task) if question.task else recipe_of(question.model)
+    predictor = asked.predictor(question.model)
+    try:
+        answers = predictor.predict(_as_trained(question))
+    except DataError as error:
+        raise DataError(f"{question.source}: {error}" if question.source else str(error)) from None
+    return [_beside(row, flat(said)) for row, said in zip(question.rows, answers, strict=True)]
 
 
-def task_of(folder: Path) -> str:
-    """The task that a folder was trained for. Raises `UserError` for a folder that holds no finished model."""
-    _check_model(folder)
-    path = folder / TASK_FILE
-    if not path.is_file():
-        raise UserError(f"{folder} does not say what it was trained for. Give --task.")
-    return str(json.loads(path.read_text(encoding="utf-8"))["task"])
+def flat(said: dict[str, Any]) -> dict[str, Any]:
+    """An answer as columns: the prediction, then `probability_<class>` for each class."""
+    columns = {name: value for name, value in said.items() if not isinstance(value, dict)}
+    for name, value in said.get("probabilities", {}).items():
+        columns[f"probability_{name}"] = value
+    return columns
 
 
 def _check_model(folder: Path) -> None:
     if not folder.is_dir():
         near = did_you_mean(folder.name, (p.name for p in folder.parent.iterdir())) if folder.parent.is_dir() else ""
         raise UserError(f"There is no folder {folder}.{near}")
-    if (folder / "config.json").is_file() or (folder / "adapter_config.json").is_file():
+    if (folder / "config.json").is_file():
         return
     checkpoints = sorted(folder.glob("checkpoint-*"), key=lambda path: path.stat().st_mtime)
     if checkpoints:
@@ -148,15 +148,10 @@ def _question(given: Given, sentences: list[str]) -> Question:
         raise SettingError(f"One file is read at a time, not {len(files)}: {' '.join(files)}.")
     if bool(files) == bool(sentences):
         raise SettingError('Give a file, or --text "a sentence", or - for the standard input.')
-    task = given.values.get("task")
-    if task is None:
-        task = task_of(Path(model))
-    else:
-        _check_model(Path(model))
-    column = given.values.get("text_column")
+    _check_model(Path(model))
+    task, column = given.values.get("task"), given.values.get("text_column")
     if sentences or files == ["-"]:
-        rows = [{column or "text": text} for text in sentences or _incoming()]
-        return Question(Path(model), rows, None, column, task)
+        return Question(Path(model), [{SENTENCE: text} for text in sentences or _incoming()], None, None, task)
     rows = read_rows(Path(files[0]))[: given.values.get("max_predict_samples")]
     return Question(Path(model), rows, files[0], column, task)
 
@@ -168,14 +163,34 @@ def _incoming() -> list[str]:
     return lines
 
 
+def _as_trained(question: Question) -> list[Row]:
+    """The rows under the column names of the training data, where the text is in a column of another name."""
+    if question.text_column is None and question.source is not None:
+        return question.rows
+    trained = _trained_columns(question.model)
+    given = [name.strip() for name in question.text_column.split(",")] if question.text_column else [SENTENCE]
+    if len(given) != len(trained):
+        raise DataError(
+            f"{question.model} reads {len(trained)} texts a row ({', '.join(trained)}), not {len(given)}. "
+            "Give a file with these columns, or name yours with --text_column."
+        )
+    _check_columns(question, given)
+    return [{new: row[old] for new, old in zip(trained, given, strict=True)} for row in question.rows]
+
+
+def _check_columns(question: Question, given: list[str]) -> None:
+    there = columns_of(question.rows)
+    for name in given:
+        if name not in there:
+            raise DataError(
+                f"{question.source}: there is no column {name!r} (--text_column).{did_you_mean(name, there)} "
+                f"The columns are {', '.join(map(repr, there))}."
+            )
+
+
 def _trained_columns(folder: Path) -> list[str]:
-    path = folder / TASK_FILE
-    told = json.loads(path.read_text(encoding="utf-8")).get("text_column") if path.is_file() else None
-    return [name.strip() for name in told.split(",")] if told else []
-
-
-def _renamed(question: Question) -> list[Row]:
-    return question.rows
+    content = json.loads((folder / "config.json").read_text(encoding="utf-8"))
+    return (content.get("burnish_task") or {}).get("text_columns") or [SENTENCE]
 
 
 def _beside(row: Row, said: dict[str, Any]) -> Row:

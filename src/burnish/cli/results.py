@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import shlex
 from collections.abc import Mapping
 from pathlib import Path
@@ -13,7 +12,6 @@ from .model_card import CardFacts, model_card
 from .run_record import versions
 
 CURVE = "loss_curve.png"
-TASK_FILE = "burnish_task.json"
 FIGURES = {"runtime": "{:.1f} s", "per_second": "{:.1f}", "epoch": "{:g}", "flos": "{:.3g}"}
 
 
@@ -39,8 +37,7 @@ def draw_loss(log_history: list[dict[str, Any]], folder: Path) -> bool:
     """The loss curve as a picture; False where there is nothing to draw or to draw with."""
     from burnish.tracking.curve import draw_curve
 
-    draw_curve(log_history, folder / CURVE)
-    return (folder / CURVE).is_file()
+    return draw_curve(log_history, folder / CURVE) is not None
 
 
 def write_card(settings: Any, run: Any, arguments: Any, metrics: Mapping[str, Any], has_curve: bool) -> None:
@@ -67,17 +64,6 @@ def write_card(settings: Any, run: Any, arguments: Any, metrics: Mapping[str, An
         has_curve=has_curve,
     )
     (settings.output_dir / "README.md").write_text(model_card(facts), encoding="utf-8")
-
-
-def write_task(settings: Any, folder: Path) -> None:
-    """What `burnish predict` must know of the model: the task, and the columns that the user named."""
-    content = {
-        "task": settings.task,
-        "text_column": settings.data.text_column,
-        "label_column": settings.data.label_column,
-        "max_seq_length": settings.data.max_seq_length,
-    }
-    (folder / TASK_FILE).write_text(json.dumps(content, indent=2) + "\n", encoding="utf-8")
 
 
 def print_next(folder: Path, data_file: str | None) -> None:

@@ -15,7 +15,9 @@ DATA_HELP = {
     "dataset_name": "Name of a dataset on the hub, in place of files.",
     "dataset_config_name": "Configuration of that dataset.",
     "text_column": "Column of the text, or two for a pair: question,answer. Found by itself where it is clear.",
-    "label_column": "Column of the label. Found by itself where it is clear.",
+    "label_column": "Column of the label, or several with 0 or 1 in each. Found by itself where it is clear.",
+    "problem_type": "Kind of problem: regression, single_label_classification or multi_label_classification. Found by "
+    "itself from the labels.",
     "max_train_samples": "Train on this many rows only.",
     "max_eval_samples": "Evaluate on this many rows only.",
     "max_predict_samples": "Predict this many rows only.",
@@ -41,6 +43,16 @@ RUN_FLAGS = [
          "Run", "run", common=True, alone=True),
     Flag("debug", "bool", False, "Show where in the code an error arose.", "Run", "run", common=True, alone=True),
 ]  # fmt: skip
+RUN_HELP = {
+    "output_dir": "Folder of the run: checkpoints, the model at the end, all numbers.",
+    "do_train": "Train. Without any --do_…: train, and evaluate where there are validation data.",
+    "do_eval": "Evaluate on the validation data.",
+    "do_predict": "Predict the rows of --test_file.",
+    "resume_from_checkpoint": "Go on from this checkpoint folder; without a value from the newest one in the output "
+    "folder, also with other settings than before.",
+}
+"""What belongs to the run as a whole, in the words of the command."""
+TITLES = {"Log": "Logging", "Tracker": "Tracking", "Step": "Steps"}
 COMMON = (
     *("task", "model_name_or_path", "train_file", "validation_file", "test_file", "text_column", "label_column"),
     *("max_train_samples", "max_eval_samples", "max_seq_length", "validation_split", "output_dir", "do_train"),
@@ -55,16 +67,18 @@ DEFAULT_TASK = "text-classification"
 def train_flags() -> dict[str, Flag]:
     """Every setting of `burnish train`, by name, in the order of the help."""
     found: dict[str, Flag] = {}
-    for flag in [task_flag(), *model_flags(), *data_flags(), *RUN_FLAGS, *training_flags()]:
+    training = training_flags()
+    of_run = [*(flag for flag in training if flag.section == "Run"), *RUN_FLAGS]
+    for flag in [task_flag(), *model_flags(), *data_flags(), *of_run, *training]:
         found.setdefault(flag.name, replace(flag, common=flag.common or flag.name in COMMON))
     return found
 
 
 def task_flag() -> Flag:
-    from burnish.tasks.registry import names
+    from burnish.tasks.registry import RECIPES
 
     text = "What the model is to learn."
-    return Flag("task", "str", DEFAULT_TASK, text, "Task and model", "task", choices=tuple(names()))
+    return Flag("task", "str", DEFAULT_TASK, text, "Task and model", "task", choices=tuple(RECIPES), strict=False)
 
 
 def data_flags() -> list[Flag]:
@@ -86,7 +100,9 @@ def training_flags() -> list[Flag]:
         for name in vars(part).get("__annotations__", {})
     }
     return [
-        replace(flag, section=sections.get(flag.name, flag.section))
+        replace(flag, section="Run", help=RUN_HELP[flag.name])
+        if flag.name in RUN_HELP
+        else replace(flag, section=sections.get(flag.name, flag.section))
         for flag in flags_of(TrainingArguments, "training", "Training")
         if flag.name != "debug"  # the command's own --debug
     ]
@@ -98,7 +114,7 @@ def _section_title(part: type) -> str:
     for ending in ("Arguments", "Fields", "Settings"):
         name = name.removesuffix(ending)
     words = "".join(f" {letter.lower()}" if letter.isupper() else letter for letter in name).strip()
-    return words.capitalize()
+    return TITLES.get(words.capitalize(), words.capitalize())
 
 
 def required(cls: type) -> list[str]:

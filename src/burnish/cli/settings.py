@@ -67,7 +67,9 @@ def _sorted(given: Given, flags: Mapping[str, Flag], command: str) -> Settings:
     training = translate(by_owner["training"])
     origins = {**dict.fromkeys(training, "flag"), **given.origins}  # an old name's origin goes to its new name
     seed = training.get("seed")
-    data = DataRequest(**by_owner["data"], **({} if seed is None else {"seed": int(seed)}))
+    if seed is not None:
+        by_owner["data"]["seed"] = int(seed)
+    data = DataRequest(**by_owner["data"])
     run = {flag.name: by_owner["run"].get(flag.name, flag.default) for flag in RUN_FLAGS}
     task = by_owner["task"].get("task", DEFAULT_TASK)
     model = ModelRequest(**by_owner["model"])
@@ -95,7 +97,7 @@ def with_validation(settings: Settings) -> dict[str, Any]:
     chosen: dict[str, Any] = {"eval_strategy": "epoch"}
     if evaluated == "epoch":
         chosen["save_strategy"] = "epoch"
-    if evaluated == saved == "epoch":
+    if evaluated == saved == "epoch" and given.get("load_best_model_at_end", True):
         chosen |= {"load_best_model_at_end": True, "save_total_limit": 2}
     return {name: value for name, value in chosen.items() if name not in given}
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 from burnish.core.errors import SettingError
@@ -38,15 +38,6 @@ class Phases:
     predict: bool
 
 
-@dataclass
-class Outcome:
-    """What a run came to."""
-
-    settings: Settings
-    metrics: dict[str, Any] = field(default_factory=dict)
-    finished: bool = True
-
-
 def command(words: Sequence[str]) -> int:
     """Runs `burnish train` with the words that follow it."""
     from burnish.arguments.old_names import OLD_NAMES
@@ -61,14 +52,16 @@ def command(words: Sequence[str]) -> int:
         return 0
     written = shlex.join(["burnish", "train", *words])
     settings = read_settings(words, flags, frozenset(OLD_NAMES), written)
-    outcome = train(settings)
-    if outcome.finished:
-        results.print_next(settings.output_dir, settings.data.validation_file)
-    return 0 if outcome.finished else 1
+    train(settings)
+    return 0
 
 
-def train(settings: Settings) -> Outcome:
-    """Prepares, says the plan, trains, evaluates, predicts and writes what is asked for. Raises `UserError`."""
+def train(settings: Settings) -> dict[str, Any]:
+    """Prepares, says the plan, trains, evaluates, predicts and writes what is asked for.
+
+    Returns:
+        What was measured, by name. Raises `UserError`.
+    """
     chosen = with_validation(settings) if expects_validation(settings) else {}
     arguments = settings.arguments(chosen)
     phases = phases_of(arguments, settings)
@@ -155,7 +148,7 @@ def with_best_metric(chosen: Mapping[str, Any], run: Any, settings: Settings) ->
 
 def carry_out(
     settings: Settings, run: Any, arguments: Any, phases: Phases, decision: run_folder.Decision, record: Any
-) -> Outcome:
+) -> dict[str, Any]:
     """The phases in their order, each with its files."""
     from burnish.trainer import Trainer
 
@@ -173,27 +166,22 @@ def carry_out(
         processing_class=run.processing_class,
         compute_metrics=run.compute_metrics,
     )
-    outcome = Outcome(settings)
-    if phases.train and not fit(trainer, outcome, decision.resume_from):
-        return outcome
-    if phases.evaluate and run.eval_dataset is not None:
-        outcome.metrics |= measured(trainer, "eval", trainer.evaluate())
+    metrics: dict[str, Any] = {}
     if phases.train:
-        leave(settings, run, arguments, trainer, outcome)
+        trained = trainer.train(resume_from_checkpoint=decision.resume_from)
+        metrics |= measured(trainer, "train", trained.metrics)
+        trainer.save_state()
+    if phases.evaluate and run.eval_dataset is not None:
+        metrics |= measured(trainer, "eval", trainer.evaluate())
+    if phases.train:
+        leave(settings, run, arguments, trainer, metrics)
     if phases.predict:
-        predict_test_file(settings, run, trainer, outcome, phases.train)
-    results.print_results(outcome.metrics)
+        metrics |= predict_test_file(settings, run, trainer, phases.train)
+    results.print_results(metrics)
     if phases.train:
         record.finish(folder)
-    return outcome
-
-
-def fit(trainer: Any, outcome: Outcome, resume_from: str | None) -> bool:
-    """Trains; False where the run was interrupted before its end."""
-    output = trainer.train(resume_from_checkpoint=resume_from)
-    outcome.metrics |= measured(trainer, "train", output.metrics)
-    trainer.save_state()
-    return True
+        results.print_next(folder, settings.data.validation_file)
+    return metrics
 
 
 def measured(trainer: Any, split: str, metrics: dict[str, Any]) -> dict[str, Any]:
@@ -202,22 +190,22 @@ def measured(trainer: Any, split: str, metrics: dict[str, Any]) -> dict[str, Any
     return metrics
 
 
-def leave(settings: Settings, run: Any, arguments: Any, trainer: Any, outcome: Outcome) -> None:
-    """Model and tokenizer, picture, card, and what `burnish predict` must know."""
+def leave(settings: Settings, run: Any, arguments: Any, trainer: Any, metrics: Mapping[str, Any]) -> None:
+    """Model and tokenizer, the picture of the loss, the card."""
     trainer.save_model()
     has_curve = results.draw_loss(trainer.state.log_history, settings.output_dir)
-    results.write_card(settings, run, arguments, outcome.metrics, has_curve)
-    results.write_task(settings, settings.output_dir)
+    results.write_card(settings, run, arguments, metrics, has_curve)
 
 
-def predict_test_file(settings: Settings, run: Any, trainer: Any, outcome: Outcome, trained: bool) -> None:
-    """`predictions.csv` for the test file, and its metrics where the file has labels."""
+def predict_test_file(settings: Settings, run: Any, trainer: Any, trained: bool) -> dict[str, Any]:
+    """Writes `predictions.csv` for the test file; its metrics where the file has labels."""
     from .predict import predictions_for_file
 
+    assert settings.data.test_file is not None
     model = settings.output_dir if trained else settings.model.model_name_or_path
     path = settings.output_dir / "predictions.csv"
     predictions_for_file(model, settings.task, settings.data.test_file, path, settings.data.max_predict_samples)
     say(f"predictions: {path}")
-    if run.predict_dataset is not None and "labels" in (getattr(run.predict_dataset, "column_names", None) or ()):
-        metrics = trainer.evaluate(run.predict_dataset, metric_key_prefix="predict")
-        outcome.metrics |= measured(trainer, "predict", metrics)
+    if "labels" not in (getattr(run.predict_dataset, "column_names", None) or ()):
+        return {}
+    return measured(trainer, "predict", trainer.evaluate(run.predict_dataset, metric_key_prefix="predict"))
