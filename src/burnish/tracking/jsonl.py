@@ -1,0 +1,135 @@
+"""Every number that a run logs, one JSON object a line, in `<output_dir>/log.jsonl`."""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+from collections.abc import Mapping
+from datetime import datetime, timezone
+from pathlib import Path
+from typing import Any
+
+from burnish.core.events import TrainerCallback
+from burnish.core.progress import TrainerState
+
+from .values import Announced, record, split_of
+
+logger = logging.getLogger(__name__)
+
+FILE_NAME = "log.jsonl"
+
+
+class JsonLinesCallback(TrainerCallback):
+    """Appends every log, evaluation and prediction to `log.jsonl`, on the first process of the run.
+
+    A line is ``{"kind": "log" | "evaluation" | "prediction" | "summary", "step", "epoch", "time", "num_examples_seen",
+    "num_input_tokens_seen", ...}``, the time in UTC (ISO 8601), then what was logged. NaN and infinities are written
+    as null and named in "nonfinite" (`values.record`). The file tells one story: a run that is resumed from step N
+    drops the lines of later steps, and a fresh run moves the file of an earlier one aside as `log.1.jsonl`.
+
+    A file that cannot be written is reported once and does not stop the run.
+    """
+
+    def __init__(self) -> None:
+        self._announced = Announced()
+        self._begun_here: Path | None = None
+        self._reported = False
+
+    def on_train_begin(self, args: Any, state: TrainerState, control: Any, **kwargs: Any) -> None:
+        path = self._path(args, state)
+        if path is None:
+            return
+        try:
+            if state.global_step > 0:
+                _forget_after(path, state.global_step)
+            elif self._begun_here != path:
+                _move_aside(path)
+        except OSError as error:
+            self._report(path, error)
+        self._begun_here = None  # a further train() is another run
+
+    def on_log(self, args: Any, state: TrainerState, control: Any, **kwargs: Any) -> None:
+        logs = kwargs["logs"]
+        self._announced.logged(state.global_step, logs)
+        split = split_of(logs)
+        kind = {None: "log", "train": "summary"}.get(split, "evaluation")
+        self._append(args, state, kind, logs)
+
+    def on_evaluate(self, args: Any, state: TrainerState, control: Any, **kwargs: Any) -> None:
+        self._append_news(args, state, "evaluation", kwargs["metrics"])
+
+    def on_predict(self, args: Any, state: TrainerState, control: Any, **kwargs: Any) -> None:
+        self._append_news(args, state, "prediction", kwargs["metrics"])
+
+    def _append_news(self, args: Any, state: TrainerState, kind: str, metrics: Mapping[str, Any] | None) -> None:
+        if metrics and self._announced.is_news(state.global_step, metrics):
+            self._append(args, state, kind, metrics)
+
+    def _append(self, args: Any, state: TrainerState, kind: str, values: Mapping[str, Any]) -> None:
+        path = self._path(args, state)
+        if path is None:
+            return
+        line = {
+            "kind": kind,
+            "step": state.global_step,
+            "epoch": state.epoch,
+            "time": datetime.now(timezone.utc).isoformat(timespec="milliseconds"),
+            "num_examples_seen": state.num_examples_seen,
+            "num_input_tokens_seen": state.num_input_tokens_seen,
+            **values,
+        }
+        try:
+            if not path.exists():
+                path.parent.mkdir(parents=True, exist_ok=True)
+                self._begun_here = path
+            with path.open("a", encoding="utf-8") as file:
+                file.write(json.dumps(record(line), ensure_ascii=False) + "\n")
+        except OSError as error:
+            self._report(path, error)
+
+    def _path(self, args: Any, state: TrainerState) -> Path | None:
+        if not state.is_world_process_zero or args.output_dir is None:
+            return None
+        return Path(args.output_dir) / FILE_NAME
+
+    def _report(self, path: Path, error: OSError) -> None:
+        if not self._reported:
+            logger.warning("The log file %s cannot be written (%s). The run goes on without it.", path, error)
+        self._reported = True
+
+
+def _forget_after(path: Path, step: int) -> None:
+    """Drops the lines of steps after `step`, and a line that was cut off by a crash. The file is replaced whole."""
+    if not path.exists():
+        return
+    lines = path.read_text(encoding="utf-8", errors="replace").splitlines(keepends=True)
+    kept = [line for line in lines if (of := _step_of(line)) is not None and of <= step]
+    if kept == lines:
+        return
+    fresh = path.with_name(f"{path.name}.tmp")
+    with fresh.open("w", encoding="utf-8") as file:
+        file.writelines(kept)
+        file.flush()
+        os.fsync(file.fileno())
+    os.replace(fresh, path)
+
+
+def _step_of(line: str) -> int | None:
+    if not line.endswith("\n"):
+        return None
+    try:
+        return int(json.loads(line)["step"])
+    except (ValueError, KeyError, TypeError):
+        return None
+
+
+def _move_aside(path: Path) -> None:
+    """Renames an older file to the first free one of log.1.jsonl, log.2.jsonl, …"""
+    if not path.exists() or path.stat().st_size == 0:
+        return
+    number = 1
+    while (aside := path.with_name(f"{path.stem}.{number}{path.suffix}")).exists():
+        number += 1
+    path.rename(aside)
+    logger.info("The log of an earlier run was moved to %s.", aside)
