@@ -5,9 +5,11 @@ from __future__ import annotations
 import contextlib
 import logging
 from collections.abc import Iterator
+from pickle import UnpicklingError
 from typing import Any
 
 import torch
+from safetensors import SafetensorError
 from torch import nn
 
 from burnish.core import randomness
@@ -177,7 +179,7 @@ def _config(name_or_path: str, options: dict[str, Any]) -> Any:
 def _failure_in_words(source: ModelSource) -> Iterator[None]:
     try:
         yield
-    except (OSError, ValueError, RuntimeError, ImportError, KeyError) as error:
+    except (OSError, ValueError, RuntimeError, ImportError, KeyError, UnpicklingError, SafetensorError) as error:
         if isinstance(error, SettingError):
             raise
         raise SettingError(f"{source.missing_text()} {reason_of(error)}") from error

@@ -76,6 +76,20 @@ def held_out(num_rows: int, share: float, seed: int, classes: Sequence[Any] | No
     return sorted(row for place, row in enumerate(order) if int((place + 1) * share + 0.5) > int(place * share + 0.5))
 
 
+def with_held_out(
+    splits: Splits, data: DataRequest, classes: Sequence[Any] | None = None
+) -> tuple[Splits, list[tuple[str, str]]]:
+    """Training rows set aside for validation, where that is asked for and there are no validation rows; and a note of
+    it to show."""
+    if splits.train is None or splits.validation is not None or not data.validation_split:
+        return splits, []
+    num_rows = len(splits.train.rows)
+    aside = held_out(num_rows, data.validation_split, data.seed, classes)
+    kept = sorted(set(range(num_rows)) - set(aside))
+    splits = replace(splits, train=selected(splits.train, kept), validation=selected(splits.train, aside))
+    return splits, [("validation", f"{len(aside):,} of {num_rows:,} training rows set aside")]
+
+
 def selected(table: Table, rows: list[int]) -> Table:
     return replace(table, rows=table.rows.select(rows))
 

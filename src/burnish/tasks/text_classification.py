@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -13,7 +12,7 @@ from .labels import MULTI_LABEL, REGRESSION, SINGLE_LABEL, LabelScheme, class_ba
 from .metrics import classification_metrics
 from .pretrained import TASK_KEY, Pretrained, load_config, load_pretrained
 from .recipe import DataRequest, ModelRequest, TaskRun
-from .splits import Splits, held_out, read_splits, repeated_rows, selected
+from .splits import Splits, read_splits, repeated_rows, with_held_out
 from .tokenising import Lengths, TextTokeniser, tokenised, without_lengths
 
 if TYPE_CHECKING:
@@ -110,24 +109,19 @@ def _with_validation(
     splits: Splits, scheme: LabelScheme, data: DataRequest, texts: list[str]
 ) -> tuple[Splits, list[tuple[str, str]]]:
     """Sets training rows aside where that is asked for, and tells of validation rows that training sees, too."""
-    if splits.train is None:
-        return splits, []
-    if splits.validation is None and data.validation_split:
-        num_rows = len(splits.train.rows)
-        classes = scheme.targets(splits.train) if scheme.problem_type == SINGLE_LABEL else None
-        aside = held_out(num_rows, data.validation_split, data.seed, classes)
-        kept = sorted(set(range(num_rows)) - set(aside))
-        splits = replace(splits, train=selected(splits.train, kept), validation=selected(splits.train, aside))
-        return splits, [("validation", f"{len(aside):,} of {num_rows:,} training rows set aside")]
-    if splits.validation is None:
-        return splits, []
-    both = [
-        list(zip(*(table.rows[name][:] for name in texts), strict=True)) for table in (splits.train, splits.validation)
-    ]
-    repeated = repeated_rows(*both)
-    return splits, [("overlap", f"{repeated:,} of {len(both[1]):,} validation texts are training texts, too")] * (
-        repeated > 0
-    )
+    if splits.train is not None and splits.validation is not None:
+        return splits, _overlap(splits.train, splits.validation, texts)
+    classes = None
+    if splits.train is not None and scheme.problem_type == SINGLE_LABEL:
+        classes = scheme.targets(splits.train)
+    return with_held_out(splits, data, classes)
+
+
+def _overlap(train: Table, validation: Table, texts: list[str]) -> list[tuple[str, str]]:
+    seen, asked = (list(zip(*(table.rows[name][:] for name in texts), strict=True)) for table in (train, validation))
+    repeated = repeated_rows(seen, asked)
+    text = f"{repeated:,} of {len(asked):,} validation texts are training texts, too"
+    return [("overlap", text)] if repeated else []
 
 
 def _add_rows(
