@@ -60,8 +60,8 @@ def restore_optimizer(checkpoint: Path | str, optimizer: Any, scheduler: Any = N
     counts come from the checkpoint, in the types they were saved in.
 
     Args:
-        scheduler: only one that has a memory of its own (such as ``ReduceLROnPlateau``). Leave it out where the
-            learning rate follows from the step.
+        scheduler: only one that has a memory of its own (such as ``ReduceLROnPlateau``); the learning rate that it
+            has come to is then taken from the checkpoint too. Leave it out where the rate follows from the step.
 
     Raises:
         CheckpointError: the state is of another optimizer or of other parameters, or a file is damaged.
@@ -81,17 +81,23 @@ def restore_optimizer(checkpoint: Path | str, optimizer: Any, scheduler: Any = N
             continue
         saved = files.load_tensors(checkpoint / names[name])
         if name == "optimizer":
-            _fill_optimizer(part, saved, checkpoint)
+            _fill_optimizer(part, saved, checkpoint, rate_too=scheduler is not None)
         else:
             part.load_state_dict(saved)
     return missing
 
 
-def _fill_optimizer(optimizer: Any, saved: dict[str, Any], checkpoint: Path) -> None:
+def _fill_optimizer(optimizer: Any, saved: dict[str, Any], checkpoint: Path, rate_too: bool) -> None:
     _refuse_other_optimizer(optimizer, saved, checkpoint)
     now = optimizer.state_dict()["param_groups"]
+    if rate_too:
+        now = [_with_rate(group, before["lr"]) for group, before in zip(now, saved["param_groups"], strict=True)]
     optimizer.load_state_dict({"state": saved["state"], "param_groups": now})
     _give_back_types(optimizer, saved["state"])
+
+
+def _with_rate(group: dict[str, Any], rate: Any) -> dict[str, Any]:
+    return {**group, "lr": torch.as_tensor(rate) if isinstance(group["lr"], torch.Tensor) else float(rate)}
 
 
 def _refuse_other_optimizer(optimizer: Any, saved: dict[str, Any], checkpoint: Path) -> None:
@@ -119,7 +125,7 @@ def _refuse_other_optimizer(optimizer: Any, saved: dict[str, Any], checkpoint: P
 
 
 def _give_back_types(optimizer: Any, saved: dict[int, Any]) -> None:
-    """``load_state_dict`` of torch casts moments to the type of their parameter, which costs bits where that is coarser."""
+    """``load_state_dict`` of torch casts moments to the type of their parameter, and loses bits if that is coarser."""
     for index, parameter in enumerate(_parameters(optimizer)):
         for name, value in saved.get(index, {}).items():
             filled = optimizer.state[parameter].get(name)

@@ -26,6 +26,7 @@ class StopRequests:
     def __init__(self) -> None:
         self.requested: int | None = None
         """Number of the first signal that came; None while there was none."""
+        self._interrupts = 0
         self._previous: dict[int, object] = {}
         self._process = os.getpid()
 
@@ -61,11 +62,13 @@ class StopRequests:
         if os.getpid() != self._process:
             _in_child(number)
             return
-        if number == signal.SIGINT and self.requested == signal.SIGINT:
-            raise KeyboardInterrupt
+        if number == signal.SIGINT:
+            self._interrupts += 1
+            if self._interrupts > 1:
+                raise KeyboardInterrupt
         if self.requested is None:
             self.requested = number
-            _tell(number)
+        _tell(number)
 
 
 def _in_child(number: int) -> None:
