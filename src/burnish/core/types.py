@@ -41,6 +41,16 @@ class MicroBatch:
     num_positions: int
     """Positions the model computes, padding included."""
 
+    def only(self, position: int) -> Inputs:
+        """The inputs of one example: the rows at `position` of all tensors that have one for each example."""
+        if not isinstance(self.inputs, dict):
+            return self.inputs
+        size = len(self.rows)
+        return {
+            name: value[position : position + 1] if _has_rows(value, size) else value
+            for name, value in self.inputs.items()
+        }
+
     def pin_memory(self) -> MicroBatch:
         """A copy with its tensors in page-locked memory; torch's loader asks for it by this name."""
         return replace(self, inputs={name: _pinned(value) for name, value in self.inputs.items()})
@@ -77,6 +87,10 @@ class Step:
     def pin_memory(self) -> Step:
         """A copy with its tensors in page-locked memory; torch's loader asks for it by this name."""
         return replace(self, micro_batches=tuple(batch.pin_memory() for batch in self.micro_batches))
+
+
+def _has_rows(value: Any, size: int) -> bool:
+    return isinstance(value, torch.Tensor) and value.dim() > 0 and value.shape[0] == size
 
 
 def _pinned(value: Any) -> Any:

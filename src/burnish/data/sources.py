@@ -86,7 +86,7 @@ class PlannedSource:
     """Steps of a map-style dataset in the order of its plan. Resuming reads nothing of what came before."""
 
     def __init__(self, dataset: Any, plan: Plan, assembly: Assembly, loading: Loading) -> None:
-        self.dataset, self.plan, self.assembly = dataset, plan, assembly
+        self.dataset, self.plan, self.assembly, self.loading = dataset, plan, assembly, loading
         self._places = _Places()
         self._loader = loading.loader(_PlannedSteps(dataset, plan, assembly), sampler=self._places)
 

@@ -19,9 +19,13 @@ class Collector:
 
     Batches are copied to the host as they come and put together once, in `result`, so that time and memory grow with
     what is gathered and no faster; while `result` runs, one array at a time is held twice.
+
+    Args:
+        padding: what arrays of unequal length are padded with.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, padding: int = IGNORED_LABEL) -> None:
+        self._padding = padding
         self._structure: Any = None
         self._columns: list[list[Array]] = []
         self._rows: list[Sequence[int] | None] = []
@@ -58,14 +62,14 @@ class Collector:
     def result(self) -> Any:
         """The structure of the batches, with one array in place of each tensor; None where nothing was added.
 
-        Arrays of unequal length are padded with -100 on the right of every dimension after the first. Where all rows
+        Arrays of unequal length are padded on the right of every dimension after the first. Where all rows
         are known, entries are in the order of the dataset, and an example that came twice is kept once; else they are
         in the order of their batches. An array with k entries an example keeps these together. Arrays that do not
         have a fixed number of entries an example (such as one scalar a batch) stay in the order of the batches.
         """
         places, count = self._places()
         sizes = self._batch_sizes()
-        joined = (_join(column, places, count, sizes) for column in self._columns)
+        joined = (_join(column, places, count, sizes, self._padding) for column in self._columns)
         return _put_together(self._structure, joined)
 
     def _batch_sizes(self) -> list[int]:
@@ -120,14 +124,14 @@ def _on_host(value: Any) -> Array:
     return array
 
 
-def _join(arrays: list[Array], places: Array, count: int, batch_sizes: list[int]) -> Array:
+def _join(arrays: list[Array], places: Array, count: int, batch_sizes: list[int], padding: int) -> Array:
     """One array of all entries, (entries, ...), those of each example at its place."""
     entries = sum(map(len, arrays))
     each = entries // max(1, len(places))
     if [len(array) for array in arrays] != [each * size for size in batch_sizes]:
         places, count, each = np.arange(entries), entries, 1
     places = np.where(places[:, None] < 0, -1, places[:, None] * each + np.arange(each)).ravel()
-    joined = _blank(arrays, count * each)
+    joined = _blank(arrays, count * each, padding)
     start = 0
     for array in arrays:
         where = places[start : start + len(array)]
@@ -138,7 +142,7 @@ def _join(arrays: list[Array], places: Array, count: int, batch_sizes: list[int]
     return joined
 
 
-def _blank(arrays: list[Array], entries: int) -> Array:
+def _blank(arrays: list[Array], entries: int, padding: int) -> Array:
     """Room for these arrays one below the other, filled with the padding where their shapes differ."""
     shapes = {array.shape[1:] for array in arrays}
     shape = tuple(max(sizes) for sizes in zip(*shapes, strict=True))
@@ -146,5 +150,5 @@ def _blank(arrays: list[Array], entries: int) -> Array:
     if len(shapes) == 1:
         return np.empty((entries, *shape), dtype)
     if dtype.kind in "bu":
-        dtype = np.result_type(dtype, np.int8)  # the padding is negative
-    return np.full((entries, *shape), IGNORED_LABEL, dtype)
+        dtype = np.result_type(dtype, np.int8)  # the padding may be negative
+    return np.full((entries, *shape), padding, dtype)

@@ -16,7 +16,7 @@ from torch import nn
 
 from burnish.core.errors import NonFiniteError
 from burnish.core.protocols import Engine, Objective
-from burnish.core.types import MicroBatch, Step, StepReport
+from burnish.core.types import Step, StepReport
 
 logger = logging.getLogger(__name__)
 
@@ -117,24 +117,13 @@ def nonfinite_rows(model: nn.Module, objective: Objective, engine: Engine, step:
     try:
         for batch in step.micro_batches:
             for position, row in enumerate(batch.rows):
-                one = replace(batch, inputs=engine.to_device(_only(batch, position)))
+                one = replace(batch, inputs=engine.to_device(batch.only(position)))
                 with torch.no_grad():
                     if not bool(torch.isfinite(objective.step_loss(model, one, 1))):
                         found.append(row)
     finally:
         model.train(was_training)
     return found
-
-
-def _only(batch: MicroBatch, position: int) -> Any:
-    """The inputs of one example of a batch."""
-    rows = len(batch.rows)
-    if not isinstance(batch.inputs, dict):
-        return batch.inputs
-    return {
-        name: value[position : position + 1] if isinstance(value, torch.Tensor) and value.shape[:1] == (rows,) else value
-        for name, value in batch.inputs.items()
-    }
 
 
 def _named(rows: list[int]) -> str:

@@ -18,6 +18,7 @@ from torch import nn
 from burnish.core.randomness import kept, seed_all
 from burnish.core.types import Counts
 
+
 @dataclass(frozen=True)
 class Finding:
     """What a measurement showed. `mean_over` is a field of `Counts`, or None where no count explains the loss."""

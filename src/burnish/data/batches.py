@@ -1,0 +1,51 @@
+"""Whole batches in dataset order, for evaluation and for those who ask for a loader."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import islice
+from typing import Any
+
+from torch.utils.data import Dataset, IterableDataset
+
+from burnish.core.types import Inputs
+
+from .assembly import Assembly
+
+
+class OrderedBatches(Dataset[Inputs]):
+    """Batches of a map-style dataset by number, each collated with draws that depend on its number alone."""
+
+    def __init__(self, dataset: Any, row_numbers: list[list[int]], assembly: Assembly) -> None:
+        self.dataset, self.row_numbers, self.assembly = dataset, row_numbers, assembly
+
+    def __len__(self) -> int:
+        return len(self.row_numbers)
+
+    def __getitem__(self, number: int) -> Inputs:
+        rows = self.assembly.read(self.dataset, self.row_numbers[number], epoch=0)
+        return self.assembly.micro_batch(rows, index=number).inputs
+
+
+class StreamBatches(IterableDataset[Inputs]):
+    """Batches of an iterable dataset as its rows come."""
+
+    def __init__(self, dataset: Any, batch_size: int, assembly: Assembly) -> None:
+        self.dataset, self.batch_size, self.assembly = dataset, batch_size, assembly
+
+    def __iter__(self) -> Iterator[Inputs]:
+        rows = enumerate(self.dataset)
+        number = 0
+        while batch := list(islice(rows, self.batch_size)):
+            yield self.assembly.micro_batch(batch, index=number).inputs
+            number += 1
+
+
+def in_order(num_rows: int, batch_size: int) -> list[list[int]]:
+    """Row numbers 0, 1, … in batches."""
+    return [list(range(i, min(i + batch_size, num_rows))) for i in range(0, num_rows, batch_size)]
+
+
+def is_stream(dataset: Any) -> bool:
+    """Whether a dataset can only be read in order."""
+    return isinstance(dataset, IterableDataset) or not hasattr(dataset, "__getitem__")

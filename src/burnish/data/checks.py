@@ -1,0 +1,149 @@
+"""Preflight: what cannot train is refused before the first step, with the row, the value, and what to do."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from torch.utils.data import IterableDataset
+
+from burnish.core.errors import DataError
+
+from .checks_labels import label_checks, range_checks
+from .checks_tokens import EvenRows, token_checks
+from .columns import LABELS, MAIN_INPUTS, kept_columns, label_suspects, listed, nothing_to_take, rename_hint
+from .findings import Check, first_fault
+from .table import chunks, column_names, first_row, is_table
+
+if TYPE_CHECKING:
+    from burnish.models.contract import ModelFacts
+
+logger = logging.getLogger(__name__)
+
+BESIDE_INPUTS = ("attention_mask", "token_type_ids", "position_ids", "head_mask", "decoder_attention_mask")
+"""Columns that mean nothing without an input they belong to."""
+
+
+def check_training_data(
+    dataset: Any,
+    name: str = "train_dataset",
+    *,
+    facts: ModelFacts,
+    batch_size: int = 1,
+    drop_last: bool = False,
+    collator_pads: bool = True,
+    collator_makes_labels: bool = False,
+    labels_required: bool = True,
+    label_names: tuple[str, ...] | None = None,
+    rows_are_inputs: bool = True,
+) -> None:
+    """Refuses a dataset that cannot be trained on, or evaluated. Streams are not read.
+
+    Tables and lists are looked at whole; of datasets that compute their rows, a spread sample.
+
+    Args:
+        dataset: map-style, iterable, or of the package `datasets`.
+        name: how messages call the dataset.
+        facts: what the model takes.
+        batch_size: rows of a batch; with `drop_last`, fewer rows than that are no batch at all.
+        drop_last: whether an incomplete batch is dropped.
+        collator_pads: whether rows of different lengths can be collated.
+        collator_makes_labels: whether labels are made of the tokens, so that the rows need none.
+        labels_required: whether rows without labels are refused. False for prediction, and for a user's own loss.
+        label_names: names of labels, where the user has set them; the model's own if None.
+        rows_are_inputs: False where a collator of the user's own stands between rows and model. It may put right what
+            looks wrong in the rows, so only what looks out of range is said, as a warning.
+
+    Raises:
+        DataError: with the first offending row, its value, the limit, how many more rows there are, and what to do.
+    """
+    if isinstance(dataset, Mapping):
+        first = next(iter(dataset), "train")
+        raise DataError(
+            f"{name} is a dict of datasets ({listed(dataset)}), not a dataset: pass one of them, such as [{first!r}]."
+        )
+    label_names = facts.label_names if label_names is None else label_names
+    in_rows = _is_map_style(dataset)
+    if in_rows:
+        _check_size(len(dataset), name, batch_size, drop_last)
+    columns = column_names(dataset)
+    if columns is None:
+        return
+    labels = _label_columns(columns, () if collator_makes_labels else label_names)
+    if rows_are_inputs:
+        _check_inputs(name, columns, facts, label_names)
+        if labels_required and not collator_makes_labels and label_names and not labels:
+            raise DataError(_no_labels(dataset, name, columns, facts, label_names))
+    if in_rows:
+        checks = _checks_of_values(name, facts, labels, rows_are_inputs, even=not collator_pads and batch_size > 1)
+        _look(dataset, name, checks, labels, rows_are_inputs)
+
+
+def _checks_of_values(
+    name: str, facts: ModelFacts, labels: Sequence[str], rows_are_inputs: bool, even: bool
+) -> list[Check]:
+    of_labels = label_checks if rows_are_inputs else range_checks
+    checks = [check for column in labels for check in of_labels(name, column, facts)]
+    checks += token_checks(name, facts)
+    if even and rows_are_inputs:
+        checks += [EvenRows(name, column).check() for column in ("input_ids", *labels)]
+    return checks
+
+
+def _look(dataset: Any, name: str, checks: list[Check], labels: Sequence[str], rows_are_inputs: bool) -> None:
+    read = dict.fromkeys(
+        ("input_ids", "attention_mask", "token_type_ids", "decoder_input_ids", "position_ids", "labels", *labels)
+    )
+    fault = first_fault(checks, chunks(dataset, list(read)))
+    if fault is None:
+        return
+    if rows_are_inputs:
+        raise DataError(fault)
+    logger.warning("%s (Unless the data_collator puts it right.)", fault)
+
+
+def _is_map_style(dataset: Any) -> bool:
+    return hasattr(dataset, "__getitem__") and hasattr(dataset, "__len__") and not isinstance(dataset, IterableDataset)
+
+
+def _check_size(num_rows: int, name: str, batch_size: int, drop_last: bool) -> None:
+    if num_rows == 0:
+        raise DataError(f"{name} is empty (0 rows). Check the file or the filter that it comes from.")
+    if drop_last and num_rows < batch_size:
+        raise DataError(
+            f"{name} has {num_rows} rows, fewer than one batch of {batch_size}, and dataloader_drop_last=True drops "
+            "incomplete batches, so nothing is left. Set dataloader_drop_last=False, or a smaller batch size."
+        )
+
+
+def _label_columns(columns: Sequence[str], label_names: tuple[str, ...]) -> list[str]:
+    """The columns that hold labels: under the model's names, or under one that collators turn into `labels`."""
+    found = [column for column in label_names if column in columns]
+    if "labels" in label_names and "labels" not in found:
+        found += [column for column in LABELS if column in columns][:1]
+    return found
+
+
+def _check_inputs(name: str, columns: Sequence[str], facts: ModelFacts, label_names: tuple[str, ...]) -> None:
+    labels = {*LABELS, *label_names}
+    kept = kept_columns(columns, facts.accepts, facts.accepts_any, label_names)
+    inputs = [column for column in kept if column not in labels and column not in BESIDE_INPUTS]
+    is_plain = facts.accepts.isdisjoint(MAIN_INPUTS)  # a module of the user's own may need no input beside labels
+    if not inputs and not (is_plain and kept):
+        raise DataError(nothing_to_take(name, columns, facts))
+
+
+def _no_labels(dataset: Any, name: str, columns: Sequence[str], facts: ModelFacts, label_names: tuple[str, ...]) -> str:
+    left_out = [column for column in columns if column not in facts.accepts]
+    row = first_row(dataset) if is_table(dataset) or isinstance(dataset, (list, tuple)) else {}
+    suspects = label_suspects({column: row.get(column) for column in left_out})
+    what_to_do = (
+        rename_hint(suspects, label_names) if suspects else "Add a column of labels, or rename the one that holds them."
+    )
+    if facts.name.endswith(("ForCausalLM", "LMHeadModel", "ForMaskedLM")):
+        what_to_do += " For language modelling, pass data_collator=DataCollatorForLanguageModeling(tokenizer, mlm=…)."
+    wanted = " and ".join(f"`{label}`" for label in label_names)
+    return (
+        f"{name} has no labels: {facts.name} learns from {wanted}, and the columns are {listed(columns)}. {what_to_do}"
+    )

@@ -1,0 +1,153 @@
+"""Checks of token ids, lengths and masks against what the model's tables hold."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from burnish.core.types import IGNORED_LABEL
+
+from .blocks import Block
+from .findings import Check, Found, faulty_sequences, faulty_values, missing_rows, of_column
+from .table import Chunk
+
+if TYPE_CHECKING:
+    from burnish.models.contract import ModelFacts
+
+TOKEN_COLUMNS = ("input_ids", "decoder_input_ids")
+
+
+def token_checks(name: str, facts: ModelFacts) -> list[Check]:
+    """Checks of the inputs: whole, within the vocabulary, masks of the same length, within the positions."""
+    checks = [_whole(name, column) for column in TOKEN_COLUMNS]
+    if facts.vocab_size is not None:
+        checks += [_within_vocabulary(name, column, facts.vocab_size) for column in TOKEN_COLUMNS]
+    checks += [same_length(name, column, "input_ids") for column in ("attention_mask", "token_type_ids")]
+    if facts.max_positions is not None:
+        checks += [_within_positions(name, facts.max_positions)]
+        if facts.is_encoder_decoder:
+            checks += [_labels_within_positions(name, facts.max_positions)]
+    return checks
+
+
+def _whole(name: str, column: str) -> Check:
+    return Check(
+        of_column(column, missing_rows),
+        lambda found: (
+            f"{name}, {found.where}: `{column}` has no value (None). Remove the row, or tokenise it again.{found.more}"
+        ),
+    )
+
+
+def _within_vocabulary(name: str, column: str, vocab_size: int) -> Check:
+    def find(block: Block) -> Found | None:
+        if block.kind != "int":
+            return None
+        return faulty_values(block, (block.values < 0) | (block.values >= vocab_size))
+
+    return Check(
+        of_column(column, find),
+        lambda found: (
+            f"{name}, {found.where}: token id {found.value} in `{column}` is outside the model's vocabulary, which "
+            f"holds ids 0 to {vocab_size - 1} (vocab_size={vocab_size}). Tokenise with the model's own tokenizer; if "
+            f"tokens were added to it, call model.resize_token_embeddings(len(tokenizer)).{found.more}"
+        ),
+    )
+
+
+def same_length(name: str, column: str, other: str) -> Check:
+    """That two columns have one value a token each. Rows with single values in either are not looked at."""
+
+    def find(chunk: Chunk) -> Found | None:
+        one, two = chunk.get(column), chunk.get(other)
+        if one is None or two is None or one.lengths is None or two.lengths is None:
+            return None
+        if not np.array_equal(one.owners, two.owners):
+            return None  # nested in different ways: masks of shape (length, length), or several sequences a row
+        found = faulty_sequences(one.owners, one.lengths, one.lengths != two.lengths)
+        if found is not None:
+            expected = two.lengths[np.flatnonzero(one.lengths != two.lengths)[0]]
+            return Found(found.row, (found.value, int(expected)), found.num_rows)
+        return None
+
+    return Check(
+        find,
+        lambda found: (
+            f"{name}, row {found.row}: `{column}` has {found.value[0]} values, but `{other}` has {found.value[1]}; "
+            f"each token needs one. Make both in the same map() call, with the same truncation.{found.more}"
+        ),
+    )
+
+
+def attended(chunk: Chunk, column: str = "input_ids", mask: str = "attention_mask") -> NDArray[np.int64] | None:
+    """Tokens of each sequence, (sequences,): those the mask attends to, or all where there is no mask."""
+    ids, masks = chunk.get(column), chunk.get(mask)
+    if ids is None or ids.lengths is None:
+        return None
+    if masks is None or masks.lengths is None or not np.array_equal(masks.lengths, ids.lengths):
+        return ids.lengths
+    return _count(masks, masks.values != 0)
+
+
+def _count(block: Block, chosen: NDArray[np.bool_]) -> NDArray[np.int64]:
+    """How many values of each sequence are chosen."""
+    assert block.lengths is not None
+    before = np.concatenate([[0], np.cumsum(chosen)])
+    count: NDArray[np.int64] = before[block.starts + block.lengths] - before[block.starts]
+    return count
+
+
+def _within_positions(name: str, max_positions: int) -> Check:
+    def find(chunk: Chunk) -> Found | None:
+        lengths = attended(chunk)
+        if lengths is None or "position_ids" in chunk:  # rows with positions of their own may be packed
+            return None
+        return faulty_sequences(chunk["input_ids"].owners, lengths, lengths > max_positions)
+
+    return Check(find, lambda found: _too_long(name, found, "tokens", max_positions))
+
+
+def _labels_within_positions(name: str, max_positions: int) -> Check:
+    def find(block: Block) -> Found | None:
+        if block.kind != "int" or block.lengths is None:
+            return None
+        lengths = _count(block, block.values != IGNORED_LABEL)
+        return faulty_sequences(block.owners, lengths, lengths > max_positions)
+
+    return Check(of_column("labels", find), lambda found: _too_long(name, found, "labels", max_positions))
+
+
+def _too_long(name: str, found: Found, what: str, limit: int) -> str:
+    return (
+        f"{name}, row {found.row} has {found.value} {what}, but the model's position embeddings hold {limit}. Shorten "
+        f"the rows: tokenizer(…, truncation=True, max_length={limit}), or --max_seq_length {limit}.{found.more}"
+    )
+
+
+class EvenRows:
+    """Finds rows whose length differs from that of the first row, for a collator that does not pad."""
+
+    def __init__(self, name: str, column: str) -> None:
+        self.name, self.column = name, column
+        self.first: tuple[int, int] | None = None
+
+    def check(self) -> Check:
+        return Check(of_column(self.column, self._find), self._say)
+
+    def _find(self, block: Block) -> Found | None:
+        if block.lengths is None or not len(block.lengths):
+            return None
+        if self.first is None:
+            self.first = int(block.owners[0]), int(block.lengths[0])
+        return faulty_sequences(block.owners, block.lengths, block.lengths != self.first[1])
+
+    def _say(self, found: Found) -> str:
+        assert self.first is not None
+        return (
+            f"{self.name}: the rows of `{self.column}` have different lengths (row {self.first[0]}: {self.first[1]}, "
+            f"row {found.row}: {found.value}), and the data_collator does not pad. Pass "
+            "data_collator=DataCollatorWithPadding(tokenizer), or leave data_collator away and pass "
+            'processing_class=tokenizer, or tokenise with padding="max_length".'
+        )

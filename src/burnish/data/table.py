@@ -1,0 +1,100 @@
+"""Columns of a dataset, a chunk of rows at a time."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from torch.utils.data import IterableDataset
+
+from burnish.core.randomness import kept
+
+from .blocks import Block, of_arrow, of_values
+
+CHUNK = 10_000
+"""Rows read at a time."""
+MOST_ROWS = 20_000
+"""Rows looked at in a dataset that computes its rows; of a longer one, this many, evenly spread."""
+MOST_SECONDS = 5.0
+"""Time spent on a dataset that computes its rows."""
+
+
+Chunk = Mapping[str, Block]
+"""Some rows, by column. A column that none of the rows has is not in it."""
+
+
+def is_table(dataset: Any) -> bool:
+    """Whether the dataset is an Arrow table whose rows are read as they are, without a transform."""
+    import datasets
+
+    return isinstance(dataset, datasets.Dataset) and dataset.format["type"] != "custom"
+
+
+def column_names(dataset: Any) -> list[str] | None:
+    """The columns of the rows; of a dataset that computes them, those of row 0. None where they are not known: rows
+    whose values have no names, and streams that do not say."""
+    import datasets
+
+    if is_table(dataset) or isinstance(dataset, datasets.IterableDataset):
+        return dataset.column_names  # type: ignore[no-any-return]
+    if isinstance(dataset, IterableDataset) or not hasattr(dataset, "__getitem__"):
+        return None
+    row = first_row(dataset)
+    return list(row) if row else None
+
+
+def first_row(dataset: Any) -> Mapping[str, Any]:
+    """Row 0 of a map-style dataset by column; empty where its values have no names."""
+    with kept():
+        return as_names(dataset.with_format(None)[0] if is_table(dataset) else dataset[0]) or {}
+
+
+def as_names(row: Any) -> Mapping[str, Any] | None:
+    """A row by column, or None where its values have no names."""
+    if isinstance(row, Mapping):
+        return row
+    if hasattr(row, "_asdict"):
+        return dict(row._asdict())
+    return getattr(row, "__dict__", None)
+
+
+def chunks(dataset: Any, columns: Sequence[str]) -> Iterator[Chunk]:
+    """The columns of a map-style dataset. Tables and lists are read whole; of a dataset that computes its rows, at
+    most `MOST_ROWS` rows and `MOST_SECONDS`, since each may cost much. Random states are left as they were found."""
+    if is_table(dataset):
+        table = dataset.select_columns([c for c in columns if c in dataset.column_names]).with_format("arrow")
+        for start in range(0, len(dataset), CHUNK):
+            rows = np.arange(start, min(start + CHUNK, len(dataset)))
+            part = table[start : start + CHUNK]
+            yield {name: of_arrow(rows, part.column(name)) for name in part.column_names}
+    else:
+        yield from _chunks_of_rows(dataset, columns)
+
+
+def _chunks_of_rows(dataset: Any, columns: Sequence[str]) -> Iterator[Chunk]:
+    computed = not isinstance(dataset, (list, tuple))
+    total = len(dataset)
+    numbers = spread(total, MOST_ROWS) if computed else np.arange(total)
+    deadline = time.monotonic() + MOST_SECONDS
+    for start in range(0, len(numbers), CHUNK):
+        taken = []
+        with kept():
+            for number in numbers[start : start + CHUNK].tolist():
+                taken.append((number, as_names(dataset[number]) or {}))
+                if computed and time.monotonic() > deadline:
+                    break
+        yield {name: of_values(*_column(taken, name)) for name in columns if any(name in row for _, row in taken)}
+        if computed and time.monotonic() > deadline:
+            return
+
+
+def spread(total: int, most: int) -> NDArray[np.int64]:
+    """At most `most` of `total` row numbers, evenly spread, in order."""
+    return np.unique(np.linspace(0, total - 1, min(total, most)).round().astype(np.int64))
+
+
+def _column(rows: Sequence[tuple[int, Mapping[str, Any]]], name: str) -> tuple[list[int], list[Any]]:
+    return [number for number, _ in rows], [row.get(name) for _, row in rows]

@@ -1,0 +1,1 @@
+"""Generating in evaluation: prompts out of training rows, text ids back."""

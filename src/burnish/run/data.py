@@ -1,0 +1,217 @@
+"""The data side of a run: from a dataset and settings to a source of steps."""
+
+from __future__ import annotations
+
+import math
+import sys
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from burnish.core.errors import SettingError
+from burnish.data.assembly import Assembly, reading_draws
+from burnish.data.batches import OrderedBatches, StreamBatches, is_stream
+from burnish.data.checks import check_training_data
+from burnish.data.collator_facts import draws_randomness, is_known, makes_labels, pads_rows
+from burnish.data.columns import KeepColumns, select_columns
+from burnish.data.counting import LabelCounter
+from burnish.data.lengths import real_length
+from burnish.data.microbatches import Budget
+from burnish.data.order import GroupedByLength, Order, Sequential, Shuffled
+from burnish.data.plan import Plan
+from burnish.data.sources import LoaderSource, Loading, PlannedSource, StreamSource
+
+from .hooks import has_own_loss, overridden
+
+if TYPE_CHECKING:
+    from burnish.trainer import Trainer
+
+Source = PlannedSource | StreamSource | LoaderSource
+
+CPU_BUDGET = Budget(tokens=1024, call_cost=64)
+"""Measured on one core: above 1,024 positions a matrix product gains nothing, and one more pass over the weights of a
+small encoder costs what some 64 positions cost."""
+
+ACCELERATOR_CALL_COST = 2048
+"""Positions that one more micro-batch costs where calls are cheap to compute and dear to launch."""
+
+
+def assembly_for(trainer: Trainer, args: Any, budget: Budget | None = None) -> Assembly:
+    """How examples of this trainer are collated and counted."""
+    facts = trainer.facts
+    collate = trainer.data_collator
+    if args.remove_unused_columns:
+        collate = KeepColumns.of(collate, facts, tuple(trainer.label_names))
+    return Assembly(
+        collate=collate,
+        count=LabelCounter(tuple(trainer.label_names) or ("labels",)),
+        budget=budget,
+        trim=args.trim_padding,
+        is_encoder_decoder=facts.is_encoder_decoder,
+        seed=args.seed,
+        collation_draws=draws_randomness(collate),
+    )
+
+
+def pruned(trainer: Trainer, dataset: Any, args: Any, name: str) -> Any:
+    """A dataset without the columns that the model does not take."""
+    if not args.remove_unused_columns:
+        return dataset
+    expects_labels = not makes_labels(trainer.data_collator)
+    return select_columns(dataset, trainer.facts, tuple(trainer.label_names), name, expects_labels)
+
+
+def budget_for(trainer: Trainer, args: Any) -> Budget | None:
+    """How much goes through the model at once; None where batches are to stay whole."""
+    if trainer.facts.rows_interact or has_own_loss(trainer):
+        return None
+    if trainer.engine.device.type == "cpu":
+        return replace(CPU_BUDGET, tokens=args.token_budget or CPU_BUDGET.tokens)
+    # never more rows at once than the user's own batch, which is what is known to fit
+    rows = None if args.token_budget else args.train_batch_size
+    return Budget(args.token_budget or sys.maxsize, ACCELERATOR_CALL_COST, rows)
+
+
+def source_for(trainer: Trainer, args: Any) -> Source:
+    """Where the steps of the run come from.
+
+    Raises:
+        DataError: the data cannot be trained on.
+        SettingError: there is no training dataset.
+    """
+    assembly = assembly_for(trainer, args, budget_for(trainer, args))
+    accumulation = args.gradient_accumulation_steps
+    if overridden(trainer, "get_train_dataloader"):
+        return LoaderSource(trainer.get_train_dataloader, accumulation, assembly)
+    if trainer.train_dataset is None:
+        raise SettingError("Trainer: training requires a train_dataset. Pass train_dataset=... to Trainer.")
+    dataset = pruned(trainer, trainer.train_dataset, args, "train_dataset")
+    loading = loading_for(trainer, args)
+    if is_stream(dataset):
+        return StreamSource(
+            dataset, args.train_batch_size, accumulation, assembly, loading, args.dataloader_drop_last,
+            stream_steps(dataset, args),
+        )  # fmt: skip
+    check_rows(trainer, dataset, "train_dataset", args.train_batch_size, args.dataloader_drop_last)
+    plan = plan_for(trainer, dataset, args)
+    return PlannedSource(dataset, plan, replace(assembly, examples_draw=reading_draws(dataset)), loading)
+
+
+def check_rows(trainer: Trainer, dataset: Any, name: str, batch_size: int, drop_last: bool = False) -> None:
+    """Looks through a dataset before anything is computed.
+
+    Raises:
+        DataError: a row cannot be computed; the message names it.
+    """
+    check_training_data(
+        dataset,
+        name,
+        facts=trainer.facts,
+        batch_size=batch_size,
+        drop_last=drop_last,
+        collator_pads=pads_rows(trainer.data_collator),
+        collator_makes_labels=makes_labels(trainer.data_collator),
+        labels_required=not has_own_loss(trainer),
+        label_names=tuple(trainer.label_names),
+        rows_are_inputs=is_known(trainer.data_collator),
+    )
+
+
+def plan_for(trainer: Trainer, dataset: Any, args: Any) -> Plan:
+    """Which examples form which step."""
+    return Plan(
+        num_rows=len(dataset),
+        batch_size=args.train_batch_size * trainer.engine.num_processes,
+        accumulation=args.gradient_accumulation_steps,
+        order=_order(dataset, args),
+        drop_last=args.dataloader_drop_last,
+    )
+
+
+def _order(dataset: Any, args: Any) -> Order:
+    sampling = str(args.train_sampling_strategy)
+    seed = args.seed if args.data_seed is None else args.data_seed
+    if sampling == "sequential":
+        return Sequential(len(dataset))
+    if sampling == "group_by_length":
+        step_size = args.train_batch_size * args.gradient_accumulation_steps
+        return GroupedByLength(_lengths(dataset, args.length_column_name), step_size, seed)
+    return Shuffled(len(dataset), seed)
+
+
+def _lengths(dataset: Any, column: str) -> list[int]:
+    """The column of lengths where the data have one, else the tokens of each row."""
+    if column in (getattr(dataset, "column_names", None) or ()):
+        return list(dataset[column])
+    lengths = [real_length(dataset[row]) for row in range(len(dataset))]
+    if any(length is None for length in lengths):
+        raise SettingError(
+            "train_sampling_strategy='group_by_length' needs rows with `input_ids`, or a column of lengths named by "
+            f"length_column_name (now {column!r})."
+        )
+    return [length or 0 for length in lengths]
+
+
+def stream_steps(dataset: Any, args: Any) -> int | None:
+    """Steps of a pass over a stream that knows its length; None for others."""
+    try:
+        rows = len(dataset)
+    except TypeError:
+        return None
+    return math.ceil(rows / (args.train_batch_size * args.gradient_accumulation_steps))
+
+
+def loading_for(trainer: Trainer, args: Any) -> Loading:
+    """How batches are prepared beside the training."""
+    return Loading(
+        num_workers=args.dataloader_num_workers,
+        prefetch_factor=args.dataloader_prefetch_factor,
+        persistent=args.dataloader_persistent_workers,
+        pin_memory=args.dataloader_pin_memory and trainer.engine.device.type == "cuda",
+        context=args.dataloader_multiprocessing_context,
+    )
+
+
+def length_of_run(args: Any, source: Source) -> tuple[int, int]:
+    """Optimizer steps and passes of the whole run.
+
+    Raises:
+        SettingError: the data have no length and no number of steps is set.
+    """
+    per_epoch = source.steps_per_epoch
+    if args.max_steps > 0:
+        return args.max_steps, math.ceil(args.max_steps / per_epoch) if per_epoch else sys.maxsize
+    if per_epoch is None:
+        raise SettingError(
+            "max_steps must be set to a positive number: train_dataset is a stream without a length, so "
+            f"num_train_epochs={args.num_train_epochs} does not say how many steps there are."
+        )
+    return math.ceil(args.num_train_epochs * per_epoch), math.ceil(args.num_train_epochs)
+
+
+def position_of(trainer: Trainer, args: Any, source: Source) -> dict[str, Any]:
+    """What the place of a run in its data depends on. A checkpoint can be resumed where this is the same."""
+    seed = args.seed if args.data_seed is None else args.data_seed
+    position: dict[str, Any] = {
+        "examples per step (batch size)": (
+            args.train_batch_size * args.gradient_accumulation_steps * trainer.engine.num_processes
+        ),
+        "data_seed": seed,
+        "train_sampling_strategy": str(args.train_sampling_strategy),
+        "dataloader_drop_last": bool(args.dataloader_drop_last),
+    }
+    if isinstance(source, PlannedSource):
+        position["rows of train_dataset"] = source.plan.num_rows
+    return position
+
+
+def batch_loader(trainer: Trainer, args: Any) -> Any:
+    """A loader of the whole batches of the first pass, in plan order, for those who ask for one."""
+    if trainer.train_dataset is None:
+        raise SettingError("Trainer: training requires a train_dataset. Pass train_dataset=... to Trainer.")
+    dataset = pruned(trainer, trainer.train_dataset, args, "train_dataset")
+    assembly, loading = assembly_for(trainer, args), loading_for(trainer, args)
+    if is_stream(dataset):
+        return loading.loader(StreamBatches(dataset, args.train_batch_size, assembly), most_workers=1)
+    plan = plan_for(trainer, dataset, args)
+    rows = [batch for step in range(plan.steps_per_epoch) for batch in plan.batches(0, step)]
+    return loading.loader(OrderedBatches(dataset, rows, assembly), sampler=range(len(rows)))

@@ -1,0 +1,135 @@
+"""What `Trainer.evaluate` and `Trainer.predict` put together: loaders, collectors, metrics."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import nn
+
+from burnish.core.errors import SettingError
+from burnish.core.types import EvalLoopOutput
+from burnish.data.batches import OrderedBatches, StreamBatches, in_order, is_stream
+from burnish.data.counting import LabelCounter
+from burnish.evaluation.collect import Collector
+from burnish.evaluation.logits import keys_to_ignore, logits_of
+from burnish.evaluation.names import plain_numbers, prefixed
+from burnish.evaluation.prediction import EvalPrediction
+from burnish.loop.evaluating import EvaluationLoop, LossMean
+
+from .data import assembly_for, check_rows, loading_for, pruned
+from .hooks import overridden
+from .loss import counted, native_loss
+
+if TYPE_CHECKING:
+    from burnish.trainer import Trainer
+
+
+def eval_loader(trainer: Trainer, dataset: Any, args: Any, name: str) -> Any:
+    """A loader of a dataset's batches in its own order. Every call makes new workers: they hold the dataset."""
+    dataset = pruned(trainer, dataset, args, name)
+    assembly = assembly_for(trainer, args)
+    loading = loading_for(trainer, args)
+    if is_stream(dataset):
+        return loading.loader(StreamBatches(dataset, args.eval_batch_size, assembly), most_workers=1)
+    batches = OrderedBatches(dataset, in_order(len(dataset), args.eval_batch_size), assembly)
+    return loading.loader(batches, sampler=range(len(batches)))
+
+
+def evaluated(
+    trainer: Trainer,
+    loader: Any,
+    args: Any,
+    loss_only: bool,
+    ignore_keys: list[str] | None,
+    prefix: str,
+) -> EvalLoopOutput:
+    """Puts a loader's batches through the model, and what comes out through the metrics."""
+    wanted = set(args.include_for_metrics or ())
+    names = () if loss_only else ("predictions", "labels", *sorted(wanted & {"inputs"}), *_losses(wanted))
+    gather = {name: Collector(trainer.output_padding) for name in names}
+    objective = trainer.objective
+    loop = EvaluationLoop(
+        predict=lambda inputs: trainer.prediction_step(trainer.model_wrapped, inputs, loss_only, ignore_keys),
+        count=LabelCounter(tuple(trainer.label_names) or ("labels",)),
+        mean_over=objective.mean_over,
+        events=trainer.callback_handler,
+        gather=gather,
+        preprocess=trainer.preprocess_logits_for_metrics,
+    )
+    with trainer.in_evaluation():
+        loss, rows = loop.run(loader)
+    results = {name: collector.result() for name, collector in gather.items()}
+    metrics = _metrics(trainer, results, loss, prefix)
+    return EvalLoopOutput(results.get("predictions"), results.get("labels"), metrics, rows)
+
+
+def _losses(wanted: set[str]) -> tuple[str, ...]:
+    return ("losses",) if "loss" in wanted else ()
+
+
+def _metrics(trainer: Trainer, results: dict[str, Any], loss: LossMean, prefix: str) -> dict[str, float]:
+    metrics: dict[str, Any] = {}
+    predictions, labels = results.get("predictions"), results.get("labels")
+    if trainer.compute_metrics is not None and predictions is not None and labels is not None:
+        found = trainer.compute_metrics(
+            EvalPrediction(predictions, labels, inputs=results.get("inputs"), losses=results.get("losses"))
+        )
+        metrics = dict(found)
+    if loss.value is not None:
+        metrics[f"{prefix}_loss"] = loss.value
+    return prefixed(plain_numbers(metrics), prefix)
+
+
+def computed(
+    trainer: Trainer, model: nn.Module, inputs: Any, loss_only: bool, ignore_keys: list[str] | None
+) -> tuple[torch.Tensor | None, Any, Any]:
+    """Mean loss, logits and labels of a batch, on the device; None for what there is not."""
+    labels = tuple(inputs[name] for name in trainer.label_names if inputs.get(name) is not None)
+    has_labels = bool(labels) or not trainer.label_names
+    inputs = trainer._prepare_inputs(inputs)
+    with torch.no_grad(), trainer.compute_loss_context_manager():
+        loss, outputs = _loss_and_outputs(trainer, model, inputs, has_labels)
+    if loss_only:
+        return loss, None, None
+    logits = logits_of(outputs, has_labels, keys_to_ignore(getattr(trainer.model, "config", None), ignore_keys))
+    return loss, logits, (labels[0] if len(labels) == 1 else labels) or None
+
+
+def _loss_and_outputs(trainer: Trainer, model: nn.Module, inputs: Any, has_labels: bool) -> tuple[Any, Any]:
+    """Rows without labels have outputs alone."""
+    if not has_labels:
+        return None, native_loss(trainer).forward(model, inputs)
+    more = {}
+    if trainer.objective.divided:  # a function that divides by the number it is told gets that of the batch
+        more["num_items_in_batch"] = torch.tensor(max(1, trainer.objective.weight(counted(trainer, inputs))))
+    loss, outputs = trainer.compute_loss(model, dict(inputs), return_outputs=True, **more)
+    return loss.detach().mean(), outputs
+
+
+def check_eval_data(trainer: Trainer, dataset: Any, args: Any) -> None:
+    """Looks through evaluation data before the first step, so that an error does not come after hours.
+
+    Raises:
+        DataError: a row cannot be evaluated.
+        SettingError: there are none, though evaluations are asked for.
+    """
+    if dataset is None and not overridden(trainer, "get_eval_dataloader"):
+        raise SettingError(
+            f"eval_strategy is {str(args.eval_strategy.value)!r}, but Trainer was given no eval_dataset. Pass one, or "
+            "set eval_strategy='no'."
+        )
+    parts = dataset if isinstance(dataset, Mapping) else {"": dataset}
+    for key, part in parts.items():
+        if part is not None and not is_stream(part):
+            shown = f"eval_dataset[{key!r}]" if key else "eval_dataset"
+            check_rows(trainer, pruned(trainer, part, args, shown), shown, args.eval_batch_size)
+
+
+def length_of(loader: Any) -> int | None:
+    """Batches of a loader; None where it does not know."""
+    try:
+        return len(loader)
+    except TypeError:
+        return None

@@ -1,0 +1,29 @@
+"""What a user has replaced, seen from the trainer."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from burnish.trainer import Trainer
+
+
+def overridden(trainer: Trainer, method: str) -> bool:
+    """Whether a user has replaced a method of the trainer, in a subclass or on the object."""
+    from burnish.trainer import Trainer
+
+    return method in vars(trainer) or getattr(type(trainer), method) is not getattr(Trainer, method)
+
+
+def takes(function: Callable[..., Any], argument: str) -> bool:
+    """Whether a user's function can be given this keyword."""
+    parameters = inspect.signature(function).parameters
+    return argument in parameters or any(p.kind is p.VAR_KEYWORD for p in parameters.values())
+
+
+def has_own_loss(trainer: Trainer) -> bool:
+    """Whether the user says how the loss of a batch is computed."""
+    own = ("compute_loss", "training_step")
+    return trainer.compute_loss_func is not None or any(overridden(trainer, method) for method in own)

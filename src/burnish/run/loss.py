@@ -1,0 +1,102 @@
+"""The loss side of a run: the trainer's objective, tried out on two examples before the first step."""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import nn
+
+from burnish.core.types import Inputs, MicroBatch
+from burnish.data.assembly import Assembly, Rows
+from burnish.data.counting import LabelCounter, num_rows
+from burnish.data.sources import PlannedSource, sample_of
+from burnish.objectives.measured import unlike
+from burnish.objectives.native import NativeLoss
+from burnish.objectives.objective import LossOf, agree, expected_mean
+
+from .data import Source
+from .hooks import overridden, takes
+
+if TYPE_CHECKING:
+    from burnish.trainer import Trainer
+
+logger = logging.getLogger(__name__)
+
+
+def native_loss(trainer: Trainer) -> NativeLoss:
+    """The model's own loss, with the settings in force."""
+    args, facts = trainer.settings, trainer.facts
+    smoothing = args.label_smoothing_factor
+    if smoothing and facts.problem_type == "multi_label_classification":
+        logger.warning("label_smoothing_factor=%s does nothing for multi-label classification.", smoothing)
+        smoothing = 0.0
+    return NativeLoss(facts.takes("use_cache") and not args.use_cache, facts.shifts_labels, smoothing)
+
+
+def objective_for(trainer: Trainer) -> LossOf:
+    """The trainer's loss, before anything is measured."""
+    facts = trainer.facts
+    mean_over = expected_mean(facts.shifts_labels, facts.problem_type == "regression" or facts.num_labels == 1)
+    if not overridden(trainer, "compute_loss") and trainer.compute_loss_func is None:
+        return LossOf(_native(native_loss(trainer)), mean_over)
+    gives_number = takes(trainer.compute_loss, "num_items_in_batch")
+
+    def compute(model: nn.Module, inputs: Inputs, number: torch.Tensor | None) -> torch.Tensor:
+        if gives_number:
+            return trainer.compute_loss(model, inputs, num_items_in_batch=number)
+        return trainer.compute_loss(model, inputs)
+
+    return LossOf(compute, mean_over, gives_number=gives_number)
+
+
+def _native(native: NativeLoss) -> Any:
+    return lambda model, inputs, _: native(model, inputs)[0]
+
+
+def counted(trainer: Trainer, inputs: Inputs) -> MicroBatch:
+    """A batch on the device with its counts, for methods that a user calls."""
+    rows = num_rows(inputs)
+    return MicroBatch(inputs, tuple(range(rows)), LabelCounter(tuple(trainer.label_names))(inputs), rows, rows)
+
+
+def settled(trainer: Trainer, source: Source, objective: LossOf) -> tuple[Source, LossOf]:
+    """The source and the objective after both were tried out on two examples of the data."""
+    if not isinstance(source, PlannedSource):
+        return source, objective
+    rows = _two_unlike(sample_of(source), source.assembly)
+    if rows is None:
+        return source, objective
+    model = trainer.model
+    batch = _on_device(trainer, source.assembly.micro_batch(rows))
+    objective = objective.settled_on(model, *_alone(source.assembly, batch), batch)
+    assembly = source.assembly.whole() if objective.rows_interact else source.assembly
+    plain = _on_device(trainer, replace(source.assembly, trim=False).micro_batch(rows))
+    if plain.num_positions != batch.num_positions and not agree(objective, model, batch, plain):
+        logger.warning(
+            "%s gives another loss when the padding that the data brought along is cut away: its loss depends on "
+            "padding. The padding stays. Tokenise without padding to be independent of it.",
+            trainer.facts.name,
+        )
+        assembly = replace(assembly, trim=False)
+    if assembly is source.assembly:
+        return source, objective
+    return PlannedSource(source.dataset, source.plan, assembly, source.loading), objective
+
+
+def _two_unlike(rows: Rows, assembly: Assembly) -> Rows | None:
+    counts = [assembly.micro_batch([row]).counts for row in rows]
+    pair = unlike(counts)
+    return None if pair is None else [rows[pair[0]], rows[pair[1]]]
+
+
+def _alone(assembly: Assembly, batch: MicroBatch) -> tuple[MicroBatch, MicroBatch]:
+    """The two examples of a batch, each without the padding that the other needed."""
+    first, second = (assembly.counted(batch.only(i), [batch.rows[i]]) for i in (0, 1))
+    return first, second
+
+
+def _on_device(trainer: Trainer, batch: MicroBatch) -> MicroBatch:
+    return replace(batch, inputs=trainer.engine.to_device(batch.inputs))

@@ -1,0 +1,184 @@
+"""One training run: everything that the loop needs, at the place where the run starts or goes on."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch.optim.lr_scheduler import LambdaLR
+
+from burnish.callbacks.flow import cadences_of
+from burnish.checkpoint import find, restore, run_id, weights
+from burnish.core.progress import TrainerControl, TrainerState
+from burnish.core.protocols import StopRequest
+from burnish.core.types import MicroBatch
+from burnish.engines import setup
+from burnish.loop.nonfinite import NonFiniteWatch, nonfinite_rows
+from burnish.loop.step import Backward, StepRunner
+from burnish.loop.training import TrainingLoop
+from burnish.loop.window import LossWindow
+from burnish.optim.neftune import noisy_embeddings
+from burnish.optim.optimizers import set_training
+from burnish.optim.schedulers import move_to
+
+from .actions import RunActions
+from .data import Source, length_of_run, position_of, source_for
+from .evaluation import check_eval_data
+from .hooks import overridden, takes
+from .loss import objective_for, settled
+
+if TYPE_CHECKING:
+    from burnish.trainer import Trainer
+
+logger = logging.getLogger(__name__)
+
+
+@contextlib.contextmanager
+def made_ready(trainer: Trainer, args: Any) -> Iterator[None]:
+    """The model as the settings want it in training; all of it taken back at the end."""
+    recomputing = bool(args.gradient_checkpointing)
+    with (
+        setup.tf32(args.tf32),
+        setup.determinism(args.full_determinism),
+        setup.gradient_checkpointing(trainer.model, recomputing, args.gradient_checkpointing_kwargs),
+        noisy_embeddings(trainer.model, args.neftune_noise_alpha),
+    ):
+        yield
+
+
+def prepare(
+    trainer: Trainer, args: Any, resume: str | bool | None, stop: StopRequest, ignore_keys: list[str] | None
+) -> TrainingLoop:
+    """A loop that is ready to run.
+
+    Raises:
+        DataError: the data cannot be trained on.
+        CheckpointError: the checkpoint is missing, damaged, or of other data.
+    """
+    checkpoint = find.resolve(args.resume_from_checkpoint if resume is None else resume, args.output_dir)
+    source = source_for(trainer, args)
+    if str(args.eval_strategy.value) != "no" or args.eval_on_start:
+        check_eval_data(trainer, trainer.eval_dataset, args)
+    max_steps, num_epochs = length_of_run(args, source)
+    _new_optimizer(trainer, max_steps)
+    _new_state(trainer, checkpoint, source)
+    trainer.state.max_steps, trainer.state.num_train_epochs = max_steps, num_epochs
+    trainer.state.train_batch_size = args.train_batch_size
+    cadences = cadences_of(args, max_steps)
+    cadences.fill(trainer.state)
+    position = position_of(trainer, args, source)
+    if checkpoint is not None:
+        _restore(trainer, checkpoint, position)
+    run = run_id.run_of(checkpoint) if checkpoint is not None else run_id.new_run_id()
+    run_id.begin_run(args.output_dir, run)
+    source, trainer.objective = settled(trainer, source, objective_for(trainer))
+    if args.torch_compile:
+        trainer.model_wrapped = setup.compiled(trainer.model, args.torch_compile_backend, args.torch_compile_mode)
+    return TrainingLoop(
+        source=source,
+        runner=_runner(trainer, args),
+        window=LossWindow(trainer.engine.device, trainer.state),
+        state=trainer.state,
+        control=trainer.control,
+        rhythm=cadences,
+        events=trainer.callback_handler,
+        actions=RunActions(trainer, args, position, run, ignore_keys),
+        stop=stop,
+        # forward and backward of a matrix product: 6 operations a weight and token (Kaplan et al., 2020, §2.1)
+        flops_per_token=6.0 * sum(p.numel() for p in trainer.model.parameters()),
+    )
+
+
+def _new_optimizer(trainer: Trainer, max_steps: int) -> None:
+    """A fresh optimizer and schedule, but for those that the user gave."""
+    trainer.optimizer, trainer.lr_scheduler = trainer.given_optimizers
+    trainer.create_optimizer_and_scheduler(max_steps)
+    assert trainer.optimizer is not None, "create_optimizer must set self.optimizer"
+    set_training(trainer.optimizer, True)
+    trainer.engine.attach(trainer.model, trainer.optimizer)
+    trainer.callback_handler.optimizer = trainer.optimizer
+    trainer.callback_handler.lr_scheduler = trainer.lr_scheduler
+
+
+def _new_state(trainer: Trainer, checkpoint: Path | None, source: Source) -> None:
+    state = TrainerState() if checkpoint is None else restore.read_state(checkpoint)
+    if source.steps_per_epoch and not state.passes and not state.steps_in_pass:
+        # a checkpoint of another trainer knows the step alone
+        state.passes, state.steps_in_pass = divmod(state.global_step, source.steps_per_epoch)
+    trainer.state, trainer.control = state, TrainerControl()
+    trainer.callback_handler.state, trainer.callback_handler.control = trainer.state, trainer.control
+
+
+def _restore(trainer: Trainer, checkpoint: Path, position: dict[str, Any]) -> None:
+    """Weights, optimizer, schedule and callbacks as they were at the checkpoint."""
+    restore.refuse_if_changed(checkpoint, restore.read_position(checkpoint), position)
+    weights.load_weights(trainer.model, checkpoint)
+    scheduler, state = trainer.lr_scheduler, trainer.state
+    follows_step = isinstance(scheduler, LambdaLR)
+    restore.restore_optimizer(
+        checkpoint, trainer.optimizer, None if follows_step else scheduler, trainer.engine.precision.scaler
+    )
+    if follows_step:
+        move_to(scheduler, state.global_step)
+    _restore_callbacks(trainer.callback_handler.callbacks, state.stateful_callbacks)
+    logger.info("Going on from %s, step %d of %d.", checkpoint, state.global_step, state.max_steps)
+    if state.global_step >= state.max_steps:
+        logger.warning(
+            "Nothing is left to train: %s is at step %d, and this run has %d. Set num_train_epochs or max_steps "
+            "higher to train on.",
+            checkpoint,
+            state.global_step,
+            state.max_steps,
+        )
+
+
+def _restore_callbacks(callbacks: list[Any], states: dict[str, Any]) -> None:
+    """Gives callbacks what they remembered. What they were built with stays that of now."""
+    seen: dict[str, int] = {}
+    for callback in callbacks:
+        name = type(callback).__name__
+        saved = states.get(name)
+        if isinstance(saved, list):
+            seen[name] = seen.get(name, -1) + 1
+            saved = saved[seen[name]] if seen[name] < len(saved) else None
+        for attribute, value in (saved or {}).get("attributes", {}).items():
+            setattr(callback, attribute, value)
+
+
+def _runner(trainer: Trainer, args: Any) -> StepRunner:
+    objective, engine = trainer.objective, trainer.engine
+    watch = NonFiniteWatch(
+        str(args.nonfinite_policy.value),
+        engine.device,
+        lambda step: nonfinite_rows(trainer.model, objective, engine, step),
+    )
+    backward = _users_backward(trainer) if overridden(trainer, "training_step") else _backward(trainer)
+    return StepRunner(trainer.model_wrapped, objective, engine, trainer.callback_handler, watch, backward, args.seed)
+
+
+def _backward(trainer: Trainer) -> Backward:
+    """Loss and gradient of a micro-batch by the objective."""
+    model, objective, engine = trainer.model_wrapped, trainer.objective, trainer.engine
+
+    def backward(batch: MicroBatch, num_targets: int) -> torch.Tensor:
+        with trainer.compute_loss_context_manager():
+            loss = objective.step_loss(model, batch, num_targets)
+        engine.backward(loss)
+        return loss.detach().float()
+
+    return backward
+
+
+def _users_backward(trainer: Trainer) -> Callable[[MicroBatch, int], torch.Tensor]:
+    """Loss and gradient of a batch by an overridden `training_step`."""
+    gives_number = takes(trainer.training_step, "num_items_in_batch")
+
+    def backward(batch: MicroBatch, num_targets: int) -> torch.Tensor:
+        number = (torch.tensor(num_targets, device=trainer.engine.device),) if gives_number else ()
+        return trainer.training_step(trainer.model_wrapped, batch.inputs, *number).detach().float()
+
+    return backward

@@ -1,0 +1,519 @@
+"""`Trainer`: holds the parts of a run, and keeps the hooks that users know."""
+
+from __future__ import annotations
+
+import contextlib
+import inspect
+import logging
+import time
+import warnings
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import nn
+
+from .arguments.foreign import from_transformers
+from .arguments.training_arguments import TrainingArguments, snapshot
+from .callbacks.handler import CallbackHandler
+from .checkpoint import weights
+from .checkpoint.export import export_model
+from .core.errors import SettingError, did_you_mean
+from .core.progress import TrainerControl, TrainerState
+from .core.randomness import MODEL_INIT, kept, seed_all, seed_for
+from .core.types import IGNORED_LABEL, EvalLoopOutput, PredictionOutput, TrainOutput
+from .data.checks_model import check_model, check_output_dir
+from .data.collators import default_collator_for
+from .engines.precision import Precision
+from .engines.single import SingleEngine, device_for
+from .loop.signals import StopRequests
+from .models.contract import facts_of
+from .objectives.objective import LossOf
+from .optim.groups import decay_parameter_names
+from .optim.optimizers import build_optimizer, optimizer_class_and_kwargs, set_training
+from .optim.schedulers import make_scheduler
+from .run.data import batch_loader
+from .run.evaluation import computed, eval_loader, evaluated, length_of
+from .run.hooks import has_own_loss, takes
+from .run.loss import counted, native_loss, objective_for
+from .run.training import made_ready, prepare
+from .tracking import results
+from .tracking.console import ConsoleCallback
+from .tracking.jsonl import JsonLinesCallback
+from .tracking.reporters import reporter_callbacks
+
+logger = logging.getLogger(__name__)
+
+
+class Trainer:
+    """Trains, evaluates and predicts, with the arguments and methods of `transformers.Trainer`.
+
+    Args:
+        model: a transformers model or any `nn.Module` that returns a loss; or `model_init`, which makes one.
+        args: the settings; `TrainingArguments("tmp_trainer")` by default. Never written to.
+        data_collator: a list of examples to a batch; by default one that pads.
+        train_dataset: map-style (`__getitem__` and `__len__`) or iterable.
+        eval_dataset: the same, or a dict of several, each evaluated under its name.
+        processing_class: tokenizer or processor; pads by default, and is saved with the model.
+        model_init: called without arguments, or with a trial, before each `train()`.
+        compute_loss_func: (outputs, labels, num_items_in_batch) to a loss: a mean, or a sum over `num_items_in_batch`.
+        compute_metrics: `EvalPrediction` to a dict of names and numbers.
+        callbacks: `TrainerCallback`s, of burnish or of transformers.
+        optimizers: an optimizer and a scheduler; either may be None.
+        optimizer_cls_and_kwargs: a class of optimizer and its arguments, in place of `args.optim`.
+        preprocess_logits_for_metrics: (logits, labels) to what is gathered for `compute_metrics`.
+
+    Attributes:
+        model: the model itself; `model_wrapped` as it is called, compiled for example.
+        state, control: the progress of the run, and what is asked of it next.
+    """
+
+    log_metrics = results.log_metrics
+    save_metrics = results.save_metrics
+    save_state = results.save_state
+    metrics_format = staticmethod(results.metrics_format)
+
+    def __init__(
+        self,
+        model: nn.Module | None = None,
+        args: TrainingArguments | None = None,
+        data_collator: Callable[[list[Any]], Any] | None = None,
+        train_dataset: Any = None,
+        eval_dataset: Any = None,
+        processing_class: Any = None,
+        model_init: Callable[..., nn.Module] | None = None,
+        compute_loss_func: Callable[..., torch.Tensor] | None = None,
+        compute_metrics: Callable[[Any], dict[str, Any]] | None = None,
+        callbacks: list[Any] | None = None,
+        optimizers: tuple[torch.optim.Optimizer | None, Any] = (None, None),
+        optimizer_cls_and_kwargs: tuple[type[torch.optim.Optimizer], dict[str, Any]] | None = None,
+        preprocess_logits_for_metrics: Callable[[Any, Any], Any] | None = None,
+        **older: Any,
+    ) -> None:
+        self.args = _own(args)
+        self._held: TrainingArguments | None = None
+        self.processing_class = _newer_name(older, processing_class)
+        self.model_init = model_init
+        self.train_dataset, self.eval_dataset = train_dataset, eval_dataset
+        self.compute_loss_func, self.compute_metrics = compute_loss_func, compute_metrics
+        self.preprocess_logits_for_metrics = preprocess_logits_for_metrics
+        self.optimizer, self.lr_scheduler = optimizers
+        self.given_optimizers = optimizers
+        self.optimizer_cls_and_kwargs = optimizer_cls_and_kwargs
+        self.engine = self._make_engine(self.args)
+        if (model is None) == (model_init is None):
+            raise SettingError("Trainer takes either `model` or `model_init`, and exactly one of the two.")
+        self._take_model(model if model is not None else self.call_model_init())
+        self.data_collator = data_collator or default_collator_for(self.processing_class, self.facts.pad_token_id)
+        self.state, self.control, self.is_in_train = TrainerState(), TrainerControl(), False
+        self.callback_handler = self._make_handler(callbacks or [])
+        self.callback_handler.fire("on_init_end")
+
+    # ------------------------------------------------------------------ parts
+
+    @property
+    def settings(self) -> TrainingArguments:
+        """The settings in force: those that `train()` found when it began, or the user's object."""
+        return self._held or self.args
+
+    @property
+    def output_padding(self) -> int:
+        """What predictions and labels of unequal length are padded with."""
+        return IGNORED_LABEL
+
+    @property
+    def accelerator(self) -> Any:
+        """An `accelerate.Accelerator` on the same device, for overridden methods that use one."""
+        return self.engine.accelerator
+
+    @property
+    def tokenizer(self) -> Any:
+        warnings.warn("Trainer.tokenizer is called Trainer.processing_class now.", FutureWarning, stacklevel=2)
+        return self.processing_class
+
+    def _make_engine(self, args: TrainingArguments) -> SingleEngine:
+        device = device_for(args.use_cpu)
+        return SingleEngine(device, Precision(args.mixed_precision, device.type), args.max_grad_norm)
+
+    def _take_model(self, model: nn.Module) -> None:
+        check_model(model, facts_of(model), has_own_loss(self))
+        if getattr(model, "hf_device_map", None) is None and not getattr(model, "is_quantized", False):
+            model.to(self.engine.device)
+        self.model = self.model_wrapped = model
+        self.facts = facts_of(model)
+        self.label_names = list(self.args.label_names or self.facts.label_names)
+        self.objective: LossOf = objective_for(self)
+
+    def _make_handler(self, callbacks: list[Any]) -> CallbackHandler:
+        defaults = [*reporter_callbacks(self.args.report_to), JsonLinesCallback(), ConsoleCallback()]
+        handler = CallbackHandler([*defaults, *callbacks], self.model, self.processing_class, *self.given_optimizers)
+        handler.args, handler.state, handler.control = self.args, self.state, self.control
+        return handler
+
+    def call_model_init(self, trial: Any = None) -> nn.Module:
+        """A model from `model_init`, with weights drawn from the seed of the run."""
+        assert self.model_init is not None
+        with kept():
+            seed_all(seed_for(self.settings.seed, MODEL_INIT))
+            model = self.model_init(trial) if takes(self.model_init, "trial") else self.model_init()
+        if model is None:
+            raise SettingError("model_init returned None; it must return a model.")
+        return model
+
+    # ------------------------------------------------------------------ training
+
+    def train(
+        self,
+        resume_from_checkpoint: str | bool | None = None,
+        trial: Any = None,
+        ignore_keys_for_eval: list[str] | None = None,
+        **older: Any,
+    ) -> TrainOutput:
+        """Trains to the end, from the start or from a checkpoint.
+
+        Args:
+            resume_from_checkpoint: a checkpoint, True for the newest good one of this run, "auto" for the same or a
+                fresh start; `args.resume_from_checkpoint` by default.
+            trial: given to `model_init`.
+            ignore_keys_for_eval: outputs of the model that evaluations leave out.
+
+        Raises:
+            DataError: a row cannot be trained on; found before the first step where it can be.
+            CheckpointError: the checkpoint is missing, damaged, or of other data.
+            NonFiniteError: a loss or gradient is not finite, and `nonfinite_policy` is "stop".
+        """
+        resume = older.pop("model_path", resume_from_checkpoint)
+        if older:
+            raise TypeError(f"train() takes no argument {next(iter(older))!r}.")
+        with kept(), self._begun(trial) as args, StopRequests() as stop:
+            loop = prepare(self, args, resume, stop, ignore_keys_for_eval)
+            started, first_step, first_example = time.time(), self.state.global_step, self.state.num_examples_seen
+            self.callback_handler.fire("on_train_begin")
+            if args.eval_on_start and first_step == 0:
+                self.evaluate(ignore_keys=ignore_keys_for_eval)
+            loop.run()
+            self._load_best(args)
+            examples, steps = self.state.num_examples_seen - first_example, self.state.global_step - first_step
+            metrics = results.speed_metrics("train", started, examples, steps)
+            metrics |= {"total_flos": self.state.total_flos, "train_loss": self.state.train_loss}
+            self.log(metrics)
+            self.callback_handler.fire("on_train_end")
+        return TrainOutput(self.state.global_step, self.state.train_loss, metrics)
+
+    @contextlib.contextmanager
+    def _begun(self, trial: Any) -> Iterator[TrainingArguments]:
+        """A run with settings that stay what they are, and a model made ready; all of it taken back at the end."""
+        args = self._held = snapshot(self.args)
+        try:
+            check_output_dir(args.output_dir)
+            self.engine = self._make_engine(args)
+            if self.model_init is not None:
+                self._take_model(self.call_model_init(trial))
+                self.callback_handler.model = self.model
+            self.is_in_train = True
+            with made_ready(self, args):
+                yield args
+        except BaseException:
+            self.callback_handler.fire("on_exception")
+            raise
+        finally:
+            self._held, self.is_in_train, self.model_wrapped = None, False, self.model
+
+    def _load_best(self, args: TrainingArguments) -> None:
+        best = self.state.best_model_checkpoint
+        if args.load_best_model_at_end and best is not None:
+            weights.load_weights(self.model, best)
+            logger.info("Loaded the best weights: %s (%s).", best, self.state.best_metric)
+
+    def training_step(
+        self, model: nn.Module, inputs: dict[str, Any], num_items_in_batch: torch.Tensor | int | None = None
+    ) -> torch.Tensor:
+        """Loss and gradient of one batch. Returns its part of the step's loss, detached."""
+        model.train()
+        inputs = self._prepare_inputs(inputs)
+        with self.compute_loss_context_manager():
+            if num_items_in_batch is None:
+                loss = self.compute_loss(model, inputs)
+            else:
+                batch = counted(self, inputs)
+                loss = self.objective.step_loss(model, batch, int(num_items_in_batch))
+        self.engine.backward(loss)
+        return loss.detach()
+
+    def compute_loss(
+        self,
+        model: nn.Module,
+        inputs: dict[str, Any],
+        return_outputs: bool = False,
+        num_items_in_batch: torch.Tensor | int | None = None,
+    ) -> Any:
+        """The loss of a batch: a mean, or with `num_items_in_batch` its sum over that number."""
+        if self.compute_loss_func is not None:
+            labels = inputs.get("labels")
+            keeps_labels = self.facts.is_encoder_decoder  # a decoder reads them
+            given = inputs if keeps_labels else {name: value for name, value in inputs.items() if name != "labels"}
+            outputs = native_loss(self).forward(model, given)
+            named = takes(self.compute_loss_func, "num_items_in_batch")
+            more = {"num_items_in_batch": num_items_in_batch} if named else {}
+            loss = self.compute_loss_func(outputs, labels, **more)
+        else:
+            loss, outputs = native_loss(self)(model, inputs)
+            if num_items_in_batch is not None:
+                loss = loss * (self.objective.weight(counted(self, inputs)) / num_items_in_batch)
+        return (loss, outputs) if return_outputs else loss
+
+    def compute_loss_context_manager(self) -> contextlib.AbstractContextManager[Any]:
+        """The precision in which losses are computed."""
+        return self.engine.autocast()
+
+    autocast_smart_context_manager = compute_loss_context_manager
+
+    def _prepare_inputs(self, inputs: Any) -> Any:
+        return self.engine.to_device(inputs)
+
+    # ------------------------------------------------------------------ optimizer and schedule
+
+    def create_optimizer_and_scheduler(self, num_training_steps: int) -> None:
+        """Sets `self.optimizer` and `self.lr_scheduler` where they are None."""
+        self.create_optimizer()
+        self.create_scheduler(num_training_steps, self.optimizer)
+
+    def create_optimizer(self, model: nn.Module | None = None) -> torch.optim.Optimizer:
+        """The optimizer of the run, made of `args.optim` or `optimizer_cls_and_kwargs`."""
+        args = self.settings
+        if self.optimizer is None and self.optimizer_cls_and_kwargs is not None:
+            kind, kwargs = self.optimizer_cls_and_kwargs
+            self.optimizer = kind([p for p in self.model.parameters() if p.requires_grad], **kwargs)
+        elif self.optimizer is None:
+            self.optimizer = build_optimizer(
+                args.optim,
+                model or self.model,
+                learning_rate=args.learning_rate,
+                weight_decay=args.weight_decay,
+                betas=(args.adam_beta1, args.adam_beta2),
+                eps=args.adam_epsilon,
+                optim_args=args.optim_args,
+            )
+        return self.optimizer
+
+    def create_scheduler(self, num_training_steps: int, optimizer: torch.optim.Optimizer | None = None) -> Any:
+        """The schedule of the learning rate over `num_training_steps` updates."""
+        if self.lr_scheduler is None:
+            args = self.settings
+            optimizer = optimizer or self.optimizer
+            assert optimizer is not None, "create_optimizer comes first"
+            self.lr_scheduler = make_scheduler(
+                args.lr_scheduler_type,
+                optimizer,
+                warmup_steps=args.get_warmup_steps(num_training_steps),
+                total_steps=num_training_steps,
+                kwargs=args.lr_scheduler_kwargs,
+            )
+        return self.lr_scheduler
+
+    def get_decay_parameter_names(self, model: nn.Module) -> list[str]:
+        """Names of the parameters that weight decay shrinks."""
+        return decay_parameter_names(model)
+
+    @staticmethod
+    def get_optimizer_cls_and_kwargs(args: TrainingArguments, model: Any = None) -> tuple[Any, dict[str, Any]]:
+        """The class of `args.optim` and its arguments."""
+        return optimizer_class_and_kwargs(
+            args.optim,
+            learning_rate=args.learning_rate,
+            betas=(args.adam_beta1, args.adam_beta2),
+            eps=args.adam_epsilon,
+            optim_args=args.optim_args,
+        )
+
+    def _get_learning_rate(self) -> float:
+        assert self.optimizer is not None
+        return float(self.optimizer.param_groups[0]["lr"])
+
+    # ------------------------------------------------------------------ loaders
+
+    def get_train_dataloader(self) -> Any:
+        """A loader of the first pass's batches, in plan order. Training itself reads steps; override this to train on
+        the batches of a loader of your own."""
+        return batch_loader(self, self.settings)
+
+    def get_eval_dataloader(self, eval_dataset: Any = None) -> Any:
+        """A loader of the evaluation's batches, in dataset order."""
+        dataset = self.eval_dataset if eval_dataset is None else eval_dataset
+        if isinstance(dataset, str):
+            dataset = self.eval_dataset[dataset]
+        if dataset is None:
+            raise SettingError("Trainer: evaluation requires an eval_dataset. Pass eval_dataset=... to Trainer.")
+        return eval_loader(self, dataset, self.settings, "eval_dataset")
+
+    def get_test_dataloader(self, test_dataset: Any) -> Any:
+        """A loader of the batches to predict, in dataset order."""
+        return eval_loader(self, test_dataset, self.settings, "test_dataset")
+
+    # ------------------------------------------------------------------ evaluation and prediction
+
+    def evaluate(
+        self, eval_dataset: Any = None, ignore_keys: list[str] | None = None, metric_key_prefix: str = "eval"
+    ) -> dict[str, float]:
+        """Loss and metrics of the evaluation data; of a dict, each with its name in the prefix."""
+        dataset = self.eval_dataset if eval_dataset is None else eval_dataset
+        if isinstance(dataset, Mapping):
+            parts = [self.evaluate(part, ignore_keys, f"{metric_key_prefix}_{name}") for name, part in dataset.items()]
+            return {name: value for part in parts for name, value in part.items()}
+        with kept():
+            metrics = self._judged(self.get_eval_dataloader(eval_dataset), ignore_keys, metric_key_prefix).metrics or {}
+        self.log(metrics)
+        self.callback_handler.fire("on_evaluate", metrics=metrics)
+        return metrics
+
+    def predict(
+        self, test_dataset: Any, ignore_keys: list[str] | None = None, metric_key_prefix: str = "test"
+    ) -> PredictionOutput:
+        """Predictions and labels of a dataset, in its order, and metrics where there are labels."""
+        with kept():
+            found = self._judged(self.get_test_dataloader(test_dataset), ignore_keys, metric_key_prefix, "Prediction")
+        self.callback_handler.fire("on_predict", metrics=found.metrics)
+        return PredictionOutput(found.predictions, found.label_ids, found.metrics)
+
+    def _judged(
+        self, loader: Any, ignore_keys: list[str] | None, prefix: str, description: str = "Evaluation"
+    ) -> EvalLoopOutput:
+        """The evaluation loop over a loader, with its speed among the metrics."""
+        started = time.time()
+        self.callback_handler.eval_dataloader = loader
+        loss_only = None if description == "Prediction" or self.compute_metrics is not None else True
+        found = self.evaluation_loop(loader, description, loss_only, ignore_keys, metric_key_prefix=prefix)
+        speed = results.speed_metrics(prefix, started, found.num_samples, length_of(loader))
+        return found._replace(metrics={**(found.metrics or {}), **speed})
+
+    def evaluation_loop(
+        self,
+        dataloader: Any,
+        description: str,
+        prediction_loss_only: bool | None = None,
+        ignore_keys: list[str] | None = None,
+        metric_key_prefix: str = "eval",
+    ) -> EvalLoopOutput:
+        """Puts the batches of a loader through the model, each row once, and gathers what comes out."""
+        loss_only = self.settings.prediction_loss_only if prediction_loss_only is None else prediction_loss_only
+        return evaluated(self, dataloader, self.settings, loss_only, ignore_keys, metric_key_prefix)
+
+    def prediction_step(
+        self,
+        model: nn.Module,
+        inputs: dict[str, Any],
+        prediction_loss_only: bool,
+        ignore_keys: list[str] | None = None,
+    ) -> tuple[torch.Tensor | None, Any, Any]:
+        """Mean loss, logits and labels of a batch; None for what there is not."""
+        return computed(self, model, inputs, prediction_loss_only, ignore_keys)
+
+    @contextlib.contextmanager
+    def in_evaluation(self) -> Iterator[None]:
+        """The model in evaluation mode; the mode that it had comes back afterwards."""
+        was_training = self.model_wrapped.training
+        self.model_wrapped.eval()
+        if self.is_in_train and self.optimizer is not None:
+            set_training(self.optimizer, False)
+        try:
+            with torch.no_grad():
+                yield
+        finally:
+            self.model_wrapped.train(was_training)
+            if self.is_in_train and self.optimizer is not None:
+                set_training(self.optimizer, True)
+
+    # ------------------------------------------------------------------ logging and saving
+
+    def log(self, logs: dict[str, float], start_time: float | None = None) -> None:
+        """Adds numbers to the history of the run, and makes them known to the callbacks."""
+        logs = {**logs, "epoch": self.state.epoch}
+        if self.settings.include_num_input_tokens_seen != "no":
+            logs["num_input_tokens_seen"] = self.state.num_input_tokens_seen
+        self.state.log_history.append({**logs, "step": self.state.global_step})
+        self.callback_handler.fire("on_log", logs=logs)
+
+    def save_model(self, output_dir: str | None = None, _internal_call: bool = False) -> None:
+        """Writes a folder that `from_pretrained` loads: weights, config, tokenizer. On the first process."""
+        if self.is_world_process_zero():
+            folder = Path(output_dir or self.settings.output_dir)
+            export_model(self.model, folder, processing_class=self.processing_class, settings=self.settings.to_dict())
+
+    def is_world_process_zero(self) -> bool:
+        return self.engine.process_index == 0
+
+    is_local_process_zero = is_world_process_zero
+
+    def floating_point_ops(self, inputs: dict[str, Any]) -> int:
+        """Floating-point operations of forward and backward on a batch, by the model's own estimate; 0 without one."""
+        estimate = getattr(self.model, "floating_point_ops", None)
+        return int(estimate(inputs)) if callable(estimate) else 0
+
+    def num_examples(self, dataloader: Any) -> int:
+        """Rows behind a loader."""
+        return len(getattr(dataloader.dataset, "dataset", dataloader.dataset))
+
+    def get_num_trainable_parameters(self) -> int:
+        return sum(p.numel() for p in self.model.parameters() if p.requires_grad)
+
+    def get_learning_rates(self) -> list[float]:
+        """The rate of each group of parameters."""
+        if self.optimizer is None:
+            raise SettingError("There is no optimizer yet: call create_optimizer() or train() first.")
+        return [group["lr"] for group in self.optimizer.param_groups]
+
+    # ------------------------------------------------------------------ callbacks
+
+    def add_callback(self, callback: Any) -> None:
+        """Adds a callback: a class or an instance."""
+        self.callback_handler.add_callback(callback)
+
+    def pop_callback(self, callback: Any) -> Any:
+        """Takes out a callback and returns it; a class stands for its first instance."""
+        return self.callback_handler.pop_callback(callback)
+
+    def remove_callback(self, callback: Any) -> None:
+        """Takes out a callback; a class stands for its first instance."""
+        self.callback_handler.remove_callback(callback)
+
+    # ------------------------------------------------------------------ not there yet
+
+    def hyperparameter_search(self, *args: Any, **kwargs: Any) -> Any:
+        raise NotImplementedError(
+            "burnish has no hyperparameter_search yet. Give `model_init` and call train() in a loop over settings, or "
+            "from an objective of optuna."
+        )
+
+    def push_to_hub(self, *args: Any, **kwargs: Any) -> Any:
+        raise NotImplementedError(
+            "burnish does not upload yet. Call save_model(folder), then huggingface_hub.upload_folder(...)."
+        )
+
+
+def _own(args: Any) -> TrainingArguments:
+    """Settings of ours: those given, the default ones, or those of transformers by name."""
+    if args is None:
+        return TrainingArguments(output_dir="tmp_trainer")
+    if isinstance(args, TrainingArguments):
+        return args
+    if any(kind.__module__.startswith("transformers.training_args") for kind in type(args).__mro__):
+        return from_transformers(args)
+    raise SettingError(
+        f"args must be a burnish.TrainingArguments, not a {type(args).__name__}: from burnish import TrainingArguments."
+    )
+
+
+def _newer_name(older: dict[str, Any], processing_class: Any) -> Any:
+    """The processing class, also under the name it had; anything else unknown is refused."""
+    if "tokenizer" in older:
+        warnings.warn(
+            "Trainer(tokenizer=...) is called Trainer(processing_class=...) now.", FutureWarning, stacklevel=3
+        )
+        processing_class = older.pop("tokenizer") if processing_class is None else processing_class
+        older.pop("tokenizer", None)
+    if older:
+        known = [name for name in inspect.signature(Trainer.__init__).parameters if name not in ("self", "older")]
+        name = next(iter(older))
+        raise TypeError(f"Trainer takes no argument {name!r}.{did_you_mean(name, known)} It takes: {', '.join(known)}.")
+    return processing_class
