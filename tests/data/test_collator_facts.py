@@ -7,6 +7,7 @@ from typing import Any
 
 import tiny
 import transformers
+
 from burnish.data import collators
 from burnish.data.collator_facts import draws_randomness, is_known, makes_labels, pads_rows
 from burnish.data.columns import KeepColumns

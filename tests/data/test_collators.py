@@ -11,6 +11,7 @@ import pytest
 import tiny
 import torch
 import transformers
+
 from burnish.core.errors import DataError, SettingError
 from burnish.core.randomness import seed_all
 from burnish.data.collators import (

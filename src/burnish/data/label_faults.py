@@ -65,7 +65,7 @@ class LabelFaults:
         return self._check(
             _floats,
             lambda found: (
-                f"{found.where} has the label {found.value}, a fraction type, but labels are {what} here: make them "
+                f"{found.where} has the label {found.value}, a float, but labels are {what} here: make them "
                 f"int.{found.more}"
             ),
         )
@@ -209,4 +209,8 @@ class LabelFaults:
 
 
 def _floats(block: Block) -> Found | None:
-    return faulty_values(block, np.ones(len(block.values), dtype=bool)) if block.kind == "float" else None
+    """Values of a column of floats; those that are not whole, where there are any."""
+    if block.kind != "float":
+        return None
+    broken = block.values != np.round(block.values)
+    return faulty_values(block, broken if broken.any() else np.ones(len(broken), dtype=bool))
