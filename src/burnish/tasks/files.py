@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 from burnish.core.errors import DataError, did_you_mean
 
-from . import csv_rows, json_rows
-from .cache import key_of_file, quiet_datasets, stored
+from . import csv_rows, json_rows, tagged_words
+from .cache import key_of, key_of_file, quiet_datasets, stored
 from .text_lines import read_lines
 
 if TYPE_CHECKING:
@@ -34,6 +34,9 @@ READERS: dict[str, Callable[[Path], Columns]] = {
     ".jsonl": json_rows.read_jsonl,
     ".ndjson": json_rows.read_jsonl,
     ".txt": _read_text,
+    ".conll": tagged_words.read_conll,
+    ".bio": tagged_words.read_conll,
+    ".iob": tagged_words.read_conll,
 }
 """How a text file is read, by the ending of its name (before `.gz`)."""
 
@@ -71,6 +74,7 @@ def read_table(
     *,
     config_name: str | None = None,
     cache_dir: str | None = None,
+    read_txt: Callable[[Path], Columns] | None = None,
 ) -> datasets.Dataset:
     """Reads CSV, TSV, JSON, JSONL, plain text (each also `.gz`), Parquet, a folder saved by `datasets`, or a data set
     of the hub. Values of CSV and TSV stay text.
@@ -78,6 +82,7 @@ def read_table(
     Args:
         split: which part of a folder or a data set of the hub.
         config_name: configuration of a data set of the hub.
+        read_txt: how a `.txt` file is read, if not as one row a line.
 
     Raises:
         DataError: there is no such file, it cannot be read, it has no rows, or a row of it is malformed.
@@ -86,7 +91,7 @@ def read_table(
     if path.is_dir():
         rows = _read_folder(path, split)
     elif path.is_file():
-        rows = _read_file(path)
+        rows = _read_file(path, {**READERS, ".txt": read_txt or _read_text})
     elif _looks_like_file(str(path_or_name)):
         raise DataError(_missing_file(path))
     else:
@@ -96,7 +101,7 @@ def read_table(
     return rows
 
 
-def _read_file(path: Path) -> datasets.Dataset:
+def _read_file(path: Path, readers: dict[str, Callable[[Path], Columns]]) -> datasets.Dataset:
     import datasets
 
     ending = _ending(path)
@@ -108,7 +113,8 @@ def _read_file(path: Path) -> datasets.Dataset:
         if ending == ".parquet":
             with quiet_datasets():
                 return datasets.Dataset.from_parquet(str(path))
-        return stored(key_of_file(path), lambda: _typed(path, READERS[ending](path)))
+        read = readers[ending]
+        return stored(key_of(key_of_file(path), read.__name__), lambda: _typed(path, read(path)))
     except DataError:
         raise
     except OSError as error:

@@ -118,7 +118,7 @@ def infer_scheme(
     if kind == REGRESSION:
         _check_numbers(table, columns, values)
         return LabelScheme(kind, tuple(columns), (columns[0],))
-    given = _class_names(table, columns[0]) if len(columns) == 1 else None
+    given = class_names(table, columns[0]) if len(columns) == 1 else None
     if kind == MULTI_LABEL:
         found = {name for value in values for name in parts_of(value, separator, columns)}
         names = list(columns) if len(columns) > 1 else given or sorted_names(found)
@@ -136,7 +136,7 @@ def has_labels(table: Table, scheme: LabelScheme) -> bool:
     """Whether a table for prediction has the label columns, with a label in some row."""
     if not set(scheme.columns) <= set(table.rows.column_names):
         return False
-    hidden = [-1] if _class_names(table, scheme.columns[0]) else []  # how data sets of the hub withhold a label
+    hidden = [-1] if class_names(table, scheme.columns[0]) else []  # how data sets of the hub withhold a label
     return all(
         any(not _is_missing(value) and value not in hidden for value in table.rows[name][:]) for name in scheme.columns
     )
@@ -197,7 +197,7 @@ def parts_of(value: Any, separator: str | None, columns: Sequence[str]) -> list[
 
 def _column_values(table: Table, column: str) -> list[Any]:
     values = table.rows[column][:]
-    named = _class_names(table, column)
+    named = class_names(table, column)
     for row, value in enumerate(values):
         if _is_missing(value) or (named and value == -1):
             shown = "empty" if value == "" else repr(value)
@@ -235,7 +235,7 @@ def _is_missing(value: Any) -> bool:
     return value is None or (isinstance(value, str) and value.strip() in _MISSING)
 
 
-def _class_names(table: Table, column: str) -> list[str] | None:
+def class_names(table: Table, column: str) -> list[str] | None:
     """The names that a data set of `datasets` has for the class numbers of a column, or of a column of lists."""
     feature = table.rows.features[column]
     feature = getattr(feature, "feature", feature)

@@ -12,6 +12,7 @@ from .recipe import Recipe
 
 RECIPES = {
     "text-classification": ("text_classification", "TextClassification"),
+    "token-classification": ("token_classification", "TokenClassification"),
 }
 """Name of the task: the module beside this one, and its class."""
 
@@ -20,6 +21,9 @@ ALIASES = {
     "sequence-classification": "text-classification",
     "classification": "text-classification",
     "regression": "text-classification",
+    "ner": "token-classification",
+    "named-entity-recognition": "token-classification",
+    "pos-tagging": "token-classification",
 }
 
 

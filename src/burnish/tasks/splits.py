@@ -32,8 +32,11 @@ class Splits:
         return table
 
 
-def read_splits(request: DataRequest) -> Splits:
+def read_splits(request: DataRequest, read_txt: Any = None) -> Splits:
     """Reads the files of a request, and the first rows of each where it limits their number.
+
+    Args:
+        read_txt: how a `.txt` file is read, if not as one row a line.
 
     Raises:
         DataError: there is no file at all, or one cannot be read.
@@ -48,7 +51,7 @@ def read_splits(request: DataRequest) -> Splits:
     read = {}
     for split, (file, limit) in files.items():
         if file is not None:
-            read[split] = _limited(Table(read_table(file, split), file), limit)
+            read[split] = _limited(Table(read_table(file, split, read_txt=read_txt), file), limit)
         elif request.dataset_name is not None and split in _splits_of(request):
             rows = read_table(request.dataset_name, split, config_name=request.dataset_config_name)
             read[split] = _limited(Table(rows, request.dataset_name), limit)

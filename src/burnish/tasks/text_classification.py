@@ -13,7 +13,7 @@ from .metrics import classification_metrics
 from .pretrained import TASK_KEY, Pretrained, load_config, load_pretrained
 from .recipe import DataRequest, ModelRequest, TaskRun
 from .splits import Splits, read_splits, repeated_rows, with_held_out
-from .tokenising import Lengths, TextTokeniser, tokenised, without_lengths
+from .tokenising import Lengths, TextTokeniser, model_rows
 
 if TYPE_CHECKING:
     from .files import Table
@@ -41,9 +41,7 @@ class TextClassification:
         _check(splits, texts, scheme)
         splits, notes = _with_validation(splits, scheme, data, texts)
         task = {"task": self.name, "text_columns": texts, "label_columns": labels, "separator": scheme.separator}
-        base = load_pretrained(
-            model, data, "AutoModelForSequenceClassification", task, tokenizer_settings=None, **scheme.config_changes()
-        )
+        base = load_pretrained(model, data, "AutoModelForSequenceClassification", task, **scheme.config_changes())
         run = TaskRun(model=base.model, processing_class=base.tokenizer)
         run.notes = [*self._notes(texts, labels, scheme), *notes, *base.notes]
         _add_rows(run, splits, scheme, base, texts, data)
@@ -130,17 +128,16 @@ def _add_rows(
     """Tokenises each table and puts its targets beside the tokens."""
     tokenise = TextTokeniser(base.tokenizer, tuple(texts), base.max_length, data.pad_to_max_length)
 
-    def model_rows(table: Table | None, labelled: bool = True) -> tuple[Any, Lengths | None]:
-        if table is None:
-            return None, None
-        workers, anew = data.preprocessing_num_workers, data.overwrite_cache
-        found = tokenised(table.rows, tokenise, texts, num_workers=workers, overwrite_cache=anew)
-        rows, lengths = without_lengths(found, base.max_length)
-        return (_with_targets(rows, scheme, scheme.targets(table)) if labelled else rows), lengths
+    def labelled(table: Table | None) -> tuple[Any, Lengths | None]:
+        rows, lengths = model_rows(table, tokenise, texts, data)
+        return (_with_targets(rows, scheme, scheme.targets(table)) if table is not None else rows), lengths
 
-    run.train_dataset, lengths = model_rows(splits.train)
-    run.eval_dataset, _ = model_rows(splits.validation)
-    run.predict_dataset, _ = model_rows(splits.test, splits.test is not None and has_labels(splits.test, scheme))
+    run.train_dataset, lengths = labelled(splits.train)
+    run.eval_dataset, _ = labelled(splits.validation)
+    if splits.test is not None and has_labels(splits.test, scheme):
+        run.predict_dataset, _ = labelled(splits.test)
+    else:
+        run.predict_dataset, _ = model_rows(splits.test, tokenise, texts, data)
     if splits.train is not None and lengths is not None:
         what = "values" if scheme.problem_type == REGRESSION else "classes"
         run.notes += [(what, class_balance(scheme, scheme.targets(splits.train))), *lengths.notes()]

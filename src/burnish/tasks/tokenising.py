@@ -11,9 +11,12 @@ from burnish.core.errors import SettingError
 from .cache import cache_folder, key_of, key_of_rows, quiet_datasets
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     import datasets
+
+    from .files import Table
+    from .recipe import DataRequest
 
 LENGTH = "num_tokens"
 TRUNCATED = "was_truncated"
@@ -63,12 +66,14 @@ class TextTokeniser:
             padding="max_length" if self.pad_to_max_length else False,
         )
         lengths = [sum(mask) for mask in encoded["attention_mask"]]
-        return {**encoded, LENGTH: lengths, TRUNCATED: self._truncated(encoded, lengths)}
+        return {**encoded, LENGTH: lengths, TRUNCATED: were_truncated(encoded, self.max_length)}
 
-    def _truncated(self, encoded: Any, lengths: list[int]) -> list[bool]:
-        if encoded.encodings:  # only fast tokenizers say what they have cut away
-            return [bool(encoding.overflowing) for encoding in encoded.encodings]
-        return [self.max_length is not None and length >= self.max_length for length in lengths]
+
+def were_truncated(encoded: Any, max_length: int | None) -> list[bool]:
+    """Which rows of an encoded batch have lost tokens."""
+    if encoded.encodings:  # only fast tokenizers say what they have cut away
+        return [bool(encoding.overflowing) for encoding in encoded.encodings]
+    return [max_length is not None and sum(mask) >= max_length for mask in encoded["attention_mask"]]
 
 
 def tokenised(
@@ -96,6 +101,17 @@ def without_lengths(rows: datasets.Dataset, max_length: int | None) -> tuple[dat
     """The model's inputs, and the lengths that were noted beside them."""
     lengths = Lengths(rows[LENGTH][:], sum(rows[TRUNCATED][:]), max_length)
     return rows.remove_columns([LENGTH, TRUNCATED]), lengths
+
+
+def model_rows(
+    table: Table | None, tokenise: Any, columns: Sequence[str], data: DataRequest
+) -> tuple[Any, Lengths | None]:
+    """The model's inputs for a table, and their lengths; nothing for no table. `tokenise` has a `max_length`."""
+    if table is None:
+        return None, None
+    workers, anew = data.preprocessing_num_workers, data.overwrite_cache
+    found = tokenised(table.rows, tokenise, list(columns), num_workers=workers, overwrite_cache=anew)
+    return without_lengths(found, tokenise.max_length)
 
 
 def identity_of(tokenizer: Any) -> str:
