@@ -99,7 +99,7 @@ def test_streams_are_not_read() -> None:
 
     check_training_data(Stream(), facts=CLASSIFIER)
     check_training_data(datasets.Dataset.from_list(tiny.class_rows(2)).to_iterable_dataset(), facts=CLASSIFIER)
-    assert "forward takes none" in refusal(datasets.Dataset.from_dict({"text": ["a"]}).to_iterable_dataset())
+    assert "forward takes no input" in refusal(datasets.Dataset.from_dict({"text": ["a"]}).to_iterable_dataset())
 
 
 def test_rows_without_names_are_left_to_the_collator() -> None:
@@ -145,6 +145,20 @@ def test_a_dict_of_datasets() -> None:
 def test_not_tokenised(kind: str, beside: dict[str, Any]) -> None:
     said = refusal(KINDS[kind]([{"review": "good", "label": 1, **beside}] * 4))
     assert "review" in said and "input_ids" in said and "okenise" in said
+
+
+def test_a_plain_module_is_given_what_it_names() -> None:
+    class Plain(torch.nn.Module):
+        def forward(self, x: Any, labels: Any = None) -> Any:
+            return x
+
+    class TakesAll(torch.nn.Module):
+        def forward(self, **batch: Any) -> Any:
+            return batch
+
+    check_training_data([{"x": [1.0], "labels": 0.5}], facts=facts_of(Plain()))
+    check_training_data([{"z": [1.0], "target": 0.5}], facts=facts_of(TakesAll()))
+    assert "labels, x" in refusal([{"z": [1.0], "labels": 0.5}], facts_of(Plain()))
 
 
 @pytest.mark.parametrize("kind", ["list", "table", "transform"])

@@ -75,9 +75,11 @@ def test_label_suspects_are_named_like_labels_or_are_single_numbers() -> None:
 
 
 def test_nothing_left_lists_both_sides(facts: ModelFacts) -> None:
-    data = datasets.Dataset.from_dict({"sentence": ["a"], "rating": [1]})
-    with pytest.raises(DataError, match=r"columns sentence, rating.*BertForSequenceClassification.*input_ids.*okenise"):
-        select_columns(data, facts)
+    for label in ("rating", "label"):
+        data = datasets.Dataset.from_dict({"sentence": ["a"], label: [1]})
+        said = rf"columns sentence, {label}, and BertForSequenceClassification.*input_ids.*Tokenise"
+        with pytest.raises(DataError, match=said):
+            select_columns(data, facts)
 
 
 def test_a_transform_keeps_the_columns_that_it_reads(facts: ModelFacts) -> None:

@@ -12,7 +12,7 @@ from burnish.core.errors import DataError
 
 from .checks_labels import label_checks, range_checks
 from .checks_tokens import EvenRows, token_checks
-from .columns import LABELS, MAIN_INPUTS, kept_columns, label_suspects, listed, nothing_to_take, rename_hint
+from .columns import LABELS, label_suspects, listed, rename_hint, require_inputs
 from .findings import Check, first_fault
 from .table import chunks, column_names, first_row, is_table
 
@@ -20,9 +20,6 @@ if TYPE_CHECKING:
     from burnish.models.contract import ModelFacts
 
 logger = logging.getLogger(__name__)
-
-BESIDE_INPUTS = ("attention_mask", "token_type_ids", "position_ids", "head_mask", "decoder_attention_mask")
-"""Columns that mean nothing without an input they belong to."""
 
 
 def check_training_data(
@@ -72,7 +69,7 @@ def check_training_data(
         return
     labels = _label_columns(columns, () if collator_makes_labels else label_names)
     if rows_are_inputs:
-        _check_inputs(name, columns, facts, label_names)
+        require_inputs(name, columns, facts, label_names)
         if labels_required and not collator_makes_labels and label_names and not labels:
             raise DataError(_no_labels(dataset, name, columns, facts, label_names))
     if in_rows:
@@ -123,15 +120,6 @@ def _label_columns(columns: Sequence[str], label_names: tuple[str, ...]) -> list
     if "labels" in label_names and "labels" not in found:
         found += [column for column in LABELS if column in columns][:1]
     return found
-
-
-def _check_inputs(name: str, columns: Sequence[str], facts: ModelFacts, label_names: tuple[str, ...]) -> None:
-    labels = {*LABELS, *label_names}
-    kept = kept_columns(columns, facts.accepts, facts.accepts_any, label_names)
-    inputs = [column for column in kept if column not in labels and column not in BESIDE_INPUTS]
-    is_plain = facts.accepts.isdisjoint(MAIN_INPUTS)  # a module of the user's own may need no input beside labels
-    if not inputs and not (is_plain and kept):
-        raise DataError(nothing_to_take(name, columns, facts))
 
 
 def _no_labels(dataset: Any, name: str, columns: Sequence[str], facts: ModelFacts, label_names: tuple[str, ...]) -> str:

@@ -21,6 +21,9 @@ LABELS = ("labels", "label", "label_ids")
 MAIN_INPUTS = ("input_ids", "inputs_embeds", "pixel_values", "input_values", "input_features")
 """What models of transformers read, whichever further keywords they take."""
 
+BESIDE_INPUTS = ("attention_mask", "token_type_ids", "position_ids", "head_mask", "decoder_attention_mask")
+"""Columns that mean nothing without an input they belong to."""
+
 _LABEL_WORDS = re.compile(
     r"(^|_)(labels?|sentiments?|targets?|class(es)?|category|categories|scores?|ratings?|stars?|intents?|tags?|"
     r"gold|truth|polarity|emotions?|grades?|y)(_|$)",
@@ -64,16 +67,15 @@ def select_columns(
         expects_labels: warn of a column that may be labels under another name. False where the collator makes labels.
 
     Raises:
-        DataError: nothing would be left; the message lists both sides.
+        DataError: no input of the model would be left; the message lists both sides.
     """
     columns = _columns_to_prune(dataset)
     if columns is None:
         return dataset
     label_names = facts.label_names if label_names is None else label_names
+    require_inputs(name, columns, facts, label_names)
     kept = kept_columns(columns, facts.accepts, facts.accepts_any, label_names)
     left_out = [column for column in columns if column not in kept]
-    if not kept:
-        raise DataError(nothing_to_take(name, columns, facts))
     if left_out:
         logger.info(
             "%s: columns %s are left out; %s.forward does not take them.", name, ", ".join(left_out), facts.name
@@ -105,10 +107,20 @@ def rename_hint(suspects: Sequence[str], label_names: Sequence[str]) -> str:
     )
 
 
-def nothing_to_take(name: str, columns: Sequence[str], facts: ModelFacts) -> str:
-    """The message for a dataset of which the model takes no column."""
-    return (
-        f"{name} has the columns {listed(columns)}, and {facts.name}.forward takes none of them: it takes "
+def require_inputs(name: str, columns: Sequence[str], facts: ModelFacts, label_names: Sequence[str]) -> None:
+    """Refuses columns among which there is no input of the model.
+
+    Raises:
+        DataError: the message lists the columns and what the model takes.
+    """
+    labels = {*LABELS, *label_names}
+    kept = kept_columns(columns, facts.accepts, facts.accepts_any, tuple(label_names))
+    if any(column not in labels and column not in BESIDE_INPUTS for column in kept):
+        return
+    if kept and facts.accepts <= labels:
+        return  # a module of the user's own that needs no input beside labels
+    raise DataError(
+        f"{name} has the columns {listed(columns)}, and {facts.name}.forward takes no input among them: it takes "
         f"{listed(sorted(facts.accepts))}. Tokenise the dataset, for example "
         "dataset.map(lambda row: tokenizer(row['text'], truncation=True)), or rename its columns. If a `data_collator` "
         "of your own makes the model's inputs, set remove_unused_columns=False."

@@ -94,10 +94,12 @@ class LabelFaults:
         def say(found: Found) -> str:
             assert limit is not None
             more = " If the labels are counted from 1, subtract 1." if found.value == limit else ""
-            way_out = "the model with more num_labels" if of == "num_labels" else "labels from the model's tokenizer"
+            way_out = "load the model with a larger num_labels"
+            if of != "num_labels":
+                way_out = "make the labels with the model's own tokenizer"
             return (
                 f"{found.where} has label {found.value}, outside 0 to {limit - 1} ({of}={limit}; -100 carries no loss)."
-                f" Correct it, or use {way_out}.{more}{found.more}"
+                f" Correct it, or {way_out}.{more}{found.more}"
             )
 
         return self._check(find, say)
