@@ -54,8 +54,18 @@ class UnknownSettingError(SettingError, TypeError):
     """An argument that does not exist; also a TypeError, as for any unknown keyword."""
 
 
+class _SignatureOfFields:
+    """What `inspect.signature` and help() show of a class: its constructor's arguments, not those of `__new__`."""
+
+    def __get__(self, instance: object, cls: Any) -> inspect.Signature:
+        constructor = inspect.signature(cls.__init__)
+        return constructor.replace(parameters=list(constructor.parameters.values())[1:])
+
+
 class Settings:
     """Base of dataclasses of settings."""
+
+    __signature__ = _SignatureOfFields()
 
     def __new__(cls, *args: Any, **settings: Any) -> Any:
         # Here and not when the class is made, because dataclass writes the constructor after that.

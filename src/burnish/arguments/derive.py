@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+from collections.abc import Callable
 from typing import Any
 
 from burnish.core.errors import SettingError
@@ -32,9 +33,8 @@ def derive(args: EveryField) -> None:
     args.output_dir = os.path.expanduser(args.output_dir or "trainer_output")
     _agree(args, "activation_checkpointing", False)
     _agree(args, "activation_checkpointing_kwargs", None)
-    args.report_to = trackers(args.report_to)
-    args.debug = [DebugOption(word) for word in _words(args.debug)]
-    args.include_num_input_tokens_seen = counted_tokens(args.include_num_input_tokens_seen)
+    for name, in_one_form in ONE_FORM.items():
+        vars(args)[name] = in_one_form(getattr(args, name))
     if args.save_total_limit is not None and args.save_total_limit <= 0:
         args.save_total_limit = None
     if args.torch_compile_mode is not None or args.torch_compile_backend is not None:
@@ -76,8 +76,8 @@ def follow(args: EveryField, name: str) -> None:
         vars(args)[DERIVED_DIRECTION] = False
     elif name == "metric_for_best_model" and vars(args).get(DERIVED_DIRECTION, args.greater_is_better is None):
         derive_direction(args)
-    elif name == "report_to":
-        vars(args)[name] = trackers(args.report_to)
+    elif name in ONE_FORM:
+        vars(args)[name] = ONE_FORM[name](getattr(args, name))
 
 
 def _agree(args: EveryField, name: str, otherwise: Any) -> None:
@@ -107,7 +107,19 @@ def counted_tokens(given: Any) -> str:
     return str(word)
 
 
+def debug_options(given: Any) -> list[DebugOption]:
+    return [DebugOption(word) for word in _words(given)]
+
+
 def _words(given: Any) -> list[str]:
     if isinstance(given, str):
         return [word for word in re.split(r"[,\s]+", given) if word]
     return [getattr(part, "value", part) for part in given or []]
+
+
+ONE_FORM: dict[str, Callable[[Any], Any]] = {
+    "report_to": trackers,
+    "debug": debug_options,
+    "include_num_input_tokens_seen": counted_tokens,
+}
+"""Fields that may be given in several forms, and what brings them into one."""

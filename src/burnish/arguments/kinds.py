@@ -62,7 +62,7 @@ def kind_of(declared: dataclasses.Field[Any], hint: Any) -> Kind:
         choices=tuple(declared.metadata.get("choices", texts)),
         default=_default(declared),
         optional=type(None) in members,
-        flag=declared.metadata.get("const") is True or False in literals,
+        flag="const" in declared.metadata or False in literals,
         open=any(kind not in (*PLAIN, type(None), Literal, choice) for kind in bare),
     )
 

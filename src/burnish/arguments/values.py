@@ -32,7 +32,7 @@ def convert(kind: Kind, value: Any) -> Any:
     """
     if isinstance(value, Enum) and isinstance(value.value, str) and kind.takes(str):
         value = value.value  # an enum of another library, such as transformers.IntervalStrategy
-    if kind.choice is not None and not kind.takes(list):
+    if kind.choice is not None:
         return _chosen(kind, value)
     if value is None:
         return _nothing(kind)
@@ -122,22 +122,22 @@ def _number(kind: Kind, text: str) -> int | float:
         number = float(text)
     except ValueError:
         _refuse(kind, text)
-    converted = _from_number(kind, number)
-    assert isinstance(converted, int | float)
-    return converted
+    return _numeric(kind, number, given=text)
+
+
+def _numeric(kind: Kind, number: int | float, given: Any) -> int | float:
+    """The number as the field counts: 4.0 as 4 where it counts in whole numbers, where 4.5 is refused."""
+    is_whole = math.isfinite(number) and number == int(number)
+    if math.isnan(number) or not (is_whole or kind.takes(float)):
+        _refuse(kind, given)
+    return number if kind.takes(float) else int(number)
 
 
 def _from_number(kind: Kind, value: Any) -> Any:
     """Numbers of numpy and torch become Python's, so that they can be written as JSON."""
     number = value if type(value) in (int, float) else _python_number(value)
     if kind.takes(int, float):
-        if math.isnan(number):
-            _refuse(kind, value)
-        if kind.takes(float):
-            return number
-        if number == math.inf or number != int(number):
-            _refuse(kind, value)
-        return int(number)
+        return _numeric(kind, number, given=value)
     if kind.takes(bool) and number in (0, 1):
         return bool(number)
     if kind.takes(str):

@@ -1,0 +1,69 @@
+"""The fields are those of transformers, with its defaults, except where burnish differs on purpose."""
+
+import argparse
+import dataclasses
+import importlib
+
+import pytest
+import transformers
+
+from burnish.arguments import fields as groups
+from burnish.arguments.training_arguments import Seq2SeqTrainingArguments, TrainingArguments
+
+OURS = {"nonfinite_policy": "stop", "token_budget": None, "trim_padding": True}
+DIFFERENT = {"logging_steps": None, "logging_first_step": True}
+PAIRS = [
+    (TrainingArguments, transformers.TrainingArguments),
+    (Seq2SeqTrainingArguments, transformers.Seq2SeqTrainingArguments),
+]
+
+
+def defaults(cls):
+    """Default of each field that the constructor takes."""
+    return {
+        f.name: f.default if f.default_factory is dataclasses.MISSING else f.default_factory()
+        for f in dataclasses.fields(cls)
+        if f.init
+    }
+
+
+@pytest.mark.parametrize(("ours", "theirs"), PAIRS)
+def test_names_are_those_of_transformers(ours, theirs):
+    assert set(defaults(ours)) - set(defaults(theirs)) == set(OURS)
+    assert set(defaults(theirs)) - set(defaults(ours)) == set()
+
+
+@pytest.mark.parametrize(("ours", "theirs"), PAIRS)
+def test_defaults_are_those_of_transformers(ours, theirs):
+    expected = {**defaults(theirs), **DIFFERENT, **OURS}
+    assert defaults(ours) == expected
+
+
+def test_the_first_positional_arguments_are_those_of_transformers():
+    first = [f.name for f in dataclasses.fields(TrainingArguments)][:4]
+    assert first == [f.name for f in dataclasses.fields(transformers.TrainingArguments)][:4]
+    assert TrainingArguments("here").output_dir == "here"
+
+
+@pytest.mark.parametrize("field", dataclasses.fields(Seq2SeqTrainingArguments), ids=lambda field: field.name)
+def test_every_field_has_help_that_a_parser_can_format(field):
+    assert len(field.metadata["help"]) > 10
+    assert set(field.metadata) <= {"help", "choices", "nargs", "const"}
+    parser = argparse.ArgumentParser()
+    parser.add_argument(f"--{field.name}", help=field.metadata["help"])
+    assert f"--{field.name}" in parser.format_help()
+
+
+def test_every_field_is_declared_in_one_group():
+    found = []
+    for name in ("training", "optimization", "evaluation", "saving", "logs", "trackers", "data", "precision", "memory"):
+        found += declared(name)
+    for name in ("compilation", "distributed", "hub", "step", "seq2seq"):
+        found += declared(name)
+    assert sorted(found) == sorted(f.name for f in dataclasses.fields(Seq2SeqTrainingArguments))
+
+
+def declared(name):
+    module = importlib.import_module(f"{groups.__name__}.{name}")
+    (cls,) = [c for c in vars(module).values() if isinstance(c, type) and c.__module__ == module.__name__]
+    return list(cls.__annotations__)
