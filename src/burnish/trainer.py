@@ -14,7 +14,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from .arguments.foreign import from_transformers
+from .arguments.foreign import own_settings
 from .arguments.training_arguments import TrainingArguments, snapshot
 from .callbacks.handler import CallbackHandler
 from .checkpoint import weights
@@ -31,12 +31,12 @@ from .loop.signals import StopRequests
 from .models.contract import facts_of
 from .objectives.objective import LossOf
 from .optim.groups import decay_parameter_names
-from .optim.optimizers import build_optimizer, optimizer_class_and_kwargs, set_training
+from .optim.optimizers import build_optimizer, optimizer_class_and_kwargs
 from .optim.schedulers import make_scheduler
 from .run.data import batch_loader
 from .run.evaluation import computed, eval_loader, evaluated, length_of
 from .run.hooks import has_own_loss, takes
-from .run.loss import counted, native_loss, objective_for
+from .run.loss import counted, loss_by_function, native_loss, objective_for
 from .run.training import made_ready, prepare
 from .tracking import results
 from .tracking.console import ConsoleCallback
@@ -91,7 +91,7 @@ class Trainer:
         preprocess_logits_for_metrics: Callable[[Any, Any], Any] | None = None,
         **older: Any,
     ) -> None:
-        self.args = _own(args)
+        self.args = own_settings(args)
         self._held: TrainingArguments | None = None
         self.processing_class = _newer_name(older, processing_class)
         self.model_init = model_init
@@ -250,13 +250,7 @@ class Trainer:
     ) -> Any:
         """The loss of a batch: a mean, or with `num_items_in_batch` its sum over that number."""
         if self.compute_loss_func is not None:
-            labels = inputs.get("labels")
-            keeps_labels = self.facts.is_encoder_decoder  # a decoder reads them
-            given = inputs if keeps_labels else {name: value for name, value in inputs.items() if name != "labels"}
-            outputs = native_loss(self).forward(model, given)
-            named = takes(self.compute_loss_func, "num_items_in_batch")
-            more = {"num_items_in_batch": num_items_in_batch} if named else {}
-            loss = self.compute_loss_func(outputs, labels, **more)
+            loss, outputs = loss_by_function(self, model, inputs, num_items_in_batch)
         else:
             loss, outputs = native_loss(self)(model, inputs)
             if num_items_in_batch is not None:
@@ -289,11 +283,8 @@ class Trainer:
             self.optimizer = build_optimizer(
                 args.optim,
                 model or self.model,
-                learning_rate=args.learning_rate,
                 weight_decay=args.weight_decay,
-                betas=(args.adam_beta1, args.adam_beta2),
-                eps=args.adam_epsilon,
-                optim_args=args.optim_args,
+                **_optimizer_settings(args),
             )
         return self.optimizer
 
@@ -319,13 +310,7 @@ class Trainer:
     @staticmethod
     def get_optimizer_cls_and_kwargs(args: TrainingArguments, model: Any = None) -> tuple[Any, dict[str, Any]]:
         """The class of `args.optim` and its arguments."""
-        return optimizer_class_and_kwargs(
-            args.optim,
-            learning_rate=args.learning_rate,
-            betas=(args.adam_beta1, args.adam_beta2),
-            eps=args.adam_epsilon,
-            optim_args=args.optim_args,
-        )
+        return optimizer_class_and_kwargs(args.optim, **_optimizer_settings(args))
 
     def _get_learning_rate(self) -> float:
         assert self.optimizer is not None
@@ -409,21 +394,6 @@ class Trainer:
         """Mean loss, logits and labels of a batch; None for what there is not."""
         return computed(self, model, inputs, prediction_loss_only, ignore_keys)
 
-    @contextlib.contextmanager
-    def in_evaluation(self) -> Iterator[None]:
-        """The model in evaluation mode; the mode that it had comes back afterwards."""
-        was_training = self.model_wrapped.training
-        self.model_wrapped.eval()
-        if self.is_in_train and self.optimizer is not None:
-            set_training(self.optimizer, False)
-        try:
-            with torch.no_grad():
-                yield
-        finally:
-            self.model_wrapped.train(was_training)
-            if self.is_in_train and self.optimizer is not None:
-                set_training(self.optimizer, True)
-
     # ------------------------------------------------------------------ logging and saving
 
     def log(self, logs: dict[str, float], start_time: float | None = None) -> None:
@@ -491,17 +461,13 @@ class Trainer:
         )
 
 
-def _own(args: Any) -> TrainingArguments:
-    """Settings of ours: those given, the default ones, or those of transformers by name."""
-    if args is None:
-        return TrainingArguments(output_dir="tmp_trainer")
-    if isinstance(args, TrainingArguments):
-        return args
-    if any(kind.__module__.startswith("transformers.training_args") for kind in type(args).__mro__):
-        return from_transformers(args)
-    raise SettingError(
-        f"args must be a burnish.TrainingArguments, not a {type(args).__name__}: from burnish import TrainingArguments."
-    )
+def _optimizer_settings(args: TrainingArguments) -> dict[str, Any]:
+    return {
+        "learning_rate": args.learning_rate,
+        "betas": (args.adam_beta1, args.adam_beta2),
+        "eps": args.adam_epsilon,
+        "optim_args": args.optim_args,
+    }
 
 
 def _newer_name(older: dict[str, Any], processing_class: Any) -> Any:

@@ -28,6 +28,8 @@ class Head:
     model: Callable[[], Any]
     rows: Callable[[], list[tiny.Row]]
     collator: Callable[[], Collator]
+    alone: bool = False
+    """The reference puts each row through the model alone: the model's own loss of a batch depends on its padding."""
 
 
 def with_padding() -> Collator:
@@ -87,7 +89,7 @@ HEADS = {
         choice_rows,
         lambda: transformers.DataCollatorForMultipleChoice(tiny.tokenizer()),
     ),
-    "question_answering": Head(lambda: tiny.bert("QuestionAnswering"), answer_rows, with_padding),
+    "question_answering": Head(lambda: tiny.bert("QuestionAnswering"), answer_rows, with_padding, alone=True),
     "token_classification": Head(
         lambda: tiny.bert("TokenClassification", num_labels=3), lambda: tiny.tag_rows(ROWS), with_padded_labels
     ),
@@ -100,9 +102,11 @@ HEADS = {
 
 
 def plain_gradient(head: Head) -> tuple[float, dict[str, torch.Tensor]]:
-    """Loss and gradient of all rows as one padded batch."""
+    """Loss and gradient of all rows as one padded batch, or row by row."""
     model = head.model().train()
-    loss = model(**head.collator()(copy.deepcopy(head.rows()))).loss
+    rows = copy.deepcopy(head.rows())
+    batches = [[row] for row in rows] if head.alone else [rows]
+    loss = torch.stack([model(**head.collator()(batch)).loss for batch in batches]).mean()
     loss.backward()
     return loss.item(), {name: p.grad for name, p in model.named_parameters() if p.grad is not None}
 

@@ -131,5 +131,5 @@ def reading_draws(dataset: Any) -> bool:
     import datasets
 
     if isinstance(dataset, datasets.Dataset):
-        return dataset.format["type"] == "custom"
+        return bool(dataset.format["type"] == "custom")
     return not isinstance(dataset, (list, tuple))

@@ -31,6 +31,9 @@ class LabelCounter:
 
     def __call__(self, inputs: Inputs) -> Counts:
         rows = num_rows(inputs)
+        spans = _span_targets(inputs) if "start_positions" in self.label_names else None
+        if spans is not None:
+            return Counts(rows, spans, spans)
         labels = self._labels(inputs)
         if labels is None:
             return Counts(rows, rows, rows)
@@ -39,7 +42,7 @@ class LabelCounter:
         return Counts(rows, int(carries_loss.sum()), int(following.sum()))
 
     def _labels(self, inputs: Inputs) -> torch.Tensor | None:
-        """Whole-number labels. Positions of question answering are one target a row, whatever their value."""
+        """Whole-number labels of the first input that has them."""
         shifted = inputs.get("shift_labels")
         if isinstance(shifted, torch.Tensor):
             return torch.nn.functional.pad(shifted, (1, 0), value=IGNORED_LABEL)
@@ -48,6 +51,24 @@ class LabelCounter:
             if isinstance(value, torch.Tensor) and not name.endswith("_positions"):
                 return None if value.is_floating_point() or value.dim() == 0 else value
         return None
+
+
+def _span_targets(inputs: Inputs) -> int | None:
+    """Start and end positions that lie on an attended token of their row; None where there are none."""
+    found, ids = 0, inputs.get("input_ids")
+    if not isinstance(ids, torch.Tensor) or ids.dim() != 2:
+        return None
+    mask = inputs.get("attention_mask")
+    attended = torch.ones_like(ids) if mask is None else mask
+    for name in ("start_positions", "end_positions"):
+        positions = inputs.get(name)
+        if not isinstance(positions, torch.Tensor):
+            return None
+        positions = positions.reshape(-1)
+        within = (positions >= 0) & (positions < ids.shape[1])
+        on_token = attended.gather(1, positions.clamp(0, ids.shape[1] - 1)[:, None]).squeeze(1).bool()
+        found += int((within & on_token).sum())
+    return found
 
 
 def num_tokens(inputs: Inputs) -> int:

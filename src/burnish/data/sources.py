@@ -41,7 +41,7 @@ class Loading:
             steps,
             batch_size=None,
             sampler=sampler,
-            collate_fn=_unchanged,
+            collate_fn=_unchanged,  # type: ignore[arg-type]  # without a batch size it gets the step itself
             num_workers=workers,
             prefetch_factor=self.prefetch_factor if workers else None,
             persistent_workers=self.persistent and workers > 0,

@@ -66,7 +66,7 @@ class NonFiniteWatch:
         """Takes down the outcome of optimizer step `number`, and looks at those that are known by now."""
         if self.device.type == "cuda":
             flag = torch.empty((), dtype=torch.bool, pin_memory=True).copy_(report.finite, non_blocking=True)
-            arrived = torch.cuda.Event()
+            arrived = torch.cuda.Event()  # type: ignore[no-untyped-call]
             arrived.record()
             self._pending.append(_Pending(number, step, report, flag, arrived))
         else:

@@ -14,6 +14,8 @@ from torch.nn import functional
 from burnish.core.errors import SettingError, UserError
 from burnish.core.types import IGNORED_LABEL, Inputs
 
+from .spans import TARGETS, span_loss
+
 
 @dataclass(frozen=True)
 class NativeLoss:
@@ -40,7 +42,8 @@ class NativeLoss:
         labels = inputs.get("labels")
         if self.label_smoothing and isinstance(labels, torch.Tensor):
             return self.smoothed(outputs, labels), outputs
-        return loss_in(outputs, inputs), outputs
+        spans = span_loss(outputs, inputs) if TARGETS[0] in inputs else None
+        return (loss_in(outputs, inputs) if spans is None else spans), outputs
 
     def forward(self, model: nn.Module, inputs: Inputs) -> Any:
         """All that the model returns."""

@@ -84,6 +84,8 @@ def source_for(trainer: Trainer, args: Any) -> Source:
         return LoaderSource(trainer.get_train_dataloader, accumulation, assembly)
     if trainer.train_dataset is None:
         raise SettingError("Trainer: training requires a train_dataset. Pass train_dataset=... to Trainer.")
+    if not is_stream(trainer.train_dataset):
+        check_rows(trainer, trainer.train_dataset, "train_dataset", args.train_batch_size, args.dataloader_drop_last)
     dataset = pruned(trainer, trainer.train_dataset, args, "train_dataset")
     loading = loading_for(trainer, args)
     if is_stream(dataset):
@@ -91,7 +93,6 @@ def source_for(trainer: Trainer, args: Any) -> Source:
             dataset, args.train_batch_size, accumulation, assembly, loading, args.dataloader_drop_last,
             stream_steps(dataset, args),
         )  # fmt: skip
-    check_rows(trainer, dataset, "train_dataset", args.train_batch_size, args.dataloader_drop_last)
     plan = plan_for(trainer, dataset, args)
     return PlannedSource(dataset, plan, replace(assembly, examples_draw=reading_draws(dataset)), loading)
 

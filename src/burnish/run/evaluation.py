@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import contextlib
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -17,6 +18,7 @@ from burnish.evaluation.logits import keys_to_ignore, logits_of
 from burnish.evaluation.names import plain_numbers, prefixed
 from burnish.evaluation.prediction import EvalPrediction
 from burnish.loop.evaluating import EvaluationLoop, LossMean
+from burnish.optim.optimizers import set_training
 
 from .data import assembly_for, check_rows, loading_for, pruned
 from .hooks import overridden
@@ -58,11 +60,28 @@ def evaluated(
         gather=gather,
         preprocess=trainer.preprocess_logits_for_metrics,
     )
-    with trainer.in_evaluation():
+    with _in_evaluation(trainer):
         loss, rows = loop.run(loader)
     results = {name: collector.result() for name, collector in gather.items()}
     metrics = _metrics(trainer, results, loss, prefix)
     return EvalLoopOutput(results.get("predictions"), results.get("labels"), metrics, rows)
+
+
+@contextlib.contextmanager
+def _in_evaluation(trainer: Trainer) -> Iterator[None]:
+    """The model, and an optimizer that keeps weights of its own, in evaluation; as they were afterwards."""
+    was_training = trainer.model_wrapped.training
+    optimizer = trainer.optimizer if trainer.is_in_train else None
+    trainer.model_wrapped.eval()
+    if optimizer is not None:
+        set_training(optimizer, False)
+    try:
+        with torch.no_grad():
+            yield
+    finally:
+        trainer.model_wrapped.train(was_training)
+        if optimizer is not None:
+            set_training(optimizer, True)
 
 
 def _losses(wanted: set[str]) -> tuple[str, ...]:
@@ -94,7 +113,7 @@ def computed(
     if loss_only:
         return loss, None, None
     logits = logits_of(outputs, has_labels, keys_to_ignore(getattr(trainer.model, "config", None), ignore_keys))
-    return loss, logits, (labels[0] if len(labels) == 1 else labels) or None
+    return loss, logits, labels[0] if len(labels) == 1 else labels or None
 
 
 def _loss_and_outputs(trainer: Trainer, model: nn.Module, inputs: Any, has_labels: bool) -> tuple[Any, Any]:
@@ -124,7 +143,7 @@ def check_eval_data(trainer: Trainer, dataset: Any, args: Any) -> None:
     for key, part in parts.items():
         if part is not None and not is_stream(part):
             shown = f"eval_dataset[{key!r}]" if key else "eval_dataset"
-            check_rows(trainer, pruned(trainer, part, args, shown), shown, args.eval_batch_size)
+            check_rows(trainer, part, shown, args.eval_batch_size)
 
 
 def length_of(loader: Any) -> int | None:

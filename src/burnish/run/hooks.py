@@ -12,9 +12,10 @@ if TYPE_CHECKING:
 
 def overridden(trainer: Trainer, method: str) -> bool:
     """Whether a user has replaced a method of the trainer, in a subclass or on the object."""
-    from burnish.trainer import Trainer
-
-    return method in vars(trainer) or getattr(type(trainer), method) is not getattr(Trainer, method)
+    if method in vars(trainer):
+        return True
+    owner = next(kind for kind in type(trainer).__mro__ if method in vars(kind))
+    return owner.__module__.partition(".")[0] != "burnish"
 
 
 def takes(function: Callable[..., Any], argument: str) -> bool:

@@ -56,6 +56,24 @@ def _native(native: NativeLoss) -> Any:
     return lambda model, inputs, _: native(model, inputs)[0]
 
 
+def loss_by_function(
+    trainer: Trainer, model: nn.Module, inputs: Inputs, num_items_in_batch: Any
+) -> tuple[torch.Tensor, Any]:
+    """The loss that the user's `compute_loss_func` makes of the model's outputs, and the outputs.
+
+    The model is called without labels, so that it does not compute a loss of its own; an encoder-decoder model reads
+    them.
+    """
+    function = trainer.compute_loss_func
+    assert function is not None
+    labels = inputs.get("labels")
+    reads_labels = trainer.facts.is_encoder_decoder
+    given = inputs if reads_labels else {name: value for name, value in inputs.items() if name != "labels"}
+    outputs = native_loss(trainer).forward(model, given)
+    more = {"num_items_in_batch": num_items_in_batch} if takes(function, "num_items_in_batch") else {}
+    return function(outputs, labels, **more), outputs
+
+
 def counted(trainer: Trainer, inputs: Inputs) -> MicroBatch:
     """A batch on the device with its counts, for methods that a user calls."""
     rows = num_rows(inputs)
