@@ -8,6 +8,7 @@ import math
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from burnish.tracking.curve import draw_curve
@@ -53,10 +54,10 @@ def test_the_lowest_evaluation_loss_is_named(tmp_path: Path, monkeypatch: pytest
     labels = [text.get_text() for text in upper.get_legend().get_texts()]
     assert labels == ["training loss", "evaluation loss, lowest 0.6 at step 3"]
     loss, evaluation, star = upper.get_lines()
-    assert loss.get_xydata().tolist() == [[1, 0.9], [3, 0.5]]
-    assert evaluation.get_xydata().tolist() == [[2, 0.8], [3, 0.6]]
-    assert star.get_xydata().tolist() == [[3, 0.6]]
-    assert lower.get_lines()[0].get_ydata().tolist() == [1e-4, 5e-5, 0.0]
+    assert np.asarray(loss.get_xydata()).tolist() == [[1, 0.9], [3, 0.5]]
+    assert np.asarray(evaluation.get_xydata()).tolist() == [[2, 0.8], [3, 0.6]]
+    assert np.asarray(star.get_xydata()).tolist() == [[3, 0.6]]
+    assert np.asarray(lower.get_lines()[0].get_ydata()).tolist() == [1e-4, 5e-5, 0.0]
 
 
 def test_nothing_to_draw_is_no_picture(tmp_path: Path) -> None:
