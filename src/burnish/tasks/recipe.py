@@ -62,6 +62,8 @@ class TaskRun:
     predict_dataset: Any = None
     data_collator: Any = None
     compute_metrics: Callable[..., dict[str, float]] | None = None
+    metrics_of_loss: Callable[[float], dict[str, float]] | None = None
+    """Further metrics that follow from the mean evaluation loss alone, such as the perplexity."""
     metric_for_best_model: str | None = None
     notes: list[tuple[str, str]] = field(default_factory=list)
     """What was inferred, as (what, value) pairs to show before the first step: the task, text and label columns, kind

@@ -13,6 +13,9 @@ from .recipe import Recipe
 RECIPES = {
     "text-classification": ("text_classification", "TextClassification"),
     "token-classification": ("token_classification", "TokenClassification"),
+    "causal-lm": ("causal_lm", "CausalLM"),
+    "masked-lm": ("masked_lm", "MaskedLM"),
+    "seq2seq": ("seq2seq", "Seq2Seq"),
 }
 """Name of the task: the module beside this one, and its class."""
 
@@ -24,6 +27,14 @@ ALIASES = {
     "ner": "token-classification",
     "named-entity-recognition": "token-classification",
     "pos-tagging": "token-classification",
+    "text-generation": "causal-lm",
+    "language-modeling": "causal-lm",
+    "clm": "causal-lm",
+    "fill-mask": "masked-lm",
+    "mlm": "masked-lm",
+    "translation": "seq2seq",
+    "summarization": "seq2seq",
+    "text2text-generation": "seq2seq",
 }
 
 

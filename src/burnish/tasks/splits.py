@@ -80,14 +80,16 @@ def held_out(num_rows: int, share: float, seed: int, classes: Sequence[Any] | No
 
 
 def with_held_out(
-    splits: Splits, data: DataRequest, classes: Sequence[Any] | None = None
+    splits: Splits, data: DataRequest, classes: Sequence[Any] | None = None, from_end: bool = False
 ) -> tuple[Splits, list[tuple[str, str]]]:
     """Training rows set aside for validation, where that is asked for and there are no validation rows; and a note of
-    it to show."""
+    it to show. With `from_end` the last rows, for those that go on from each other."""
     if splits.train is None or splits.validation is not None or not data.validation_split:
         return splits, []
     num_rows = len(splits.train.rows)
     aside = held_out(num_rows, data.validation_split, data.seed, classes)
+    if from_end:
+        aside = list(range(num_rows - len(aside), num_rows))
     kept = sorted(set(range(num_rows)) - set(aside))
     splits = replace(splits, train=selected(splits.train, kept), validation=selected(splits.train, aside))
     return splits, [("validation", f"{len(aside):,} of {num_rows:,} training rows set aside")]
