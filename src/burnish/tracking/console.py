@@ -138,6 +138,8 @@ class ConsoleCallback(TrainerCallback):
         now = self._pace.mark(state)
         rates = rates_between(self._last_line, now)
         self._last_line = now
+        if self._display is not None:  # the bar below says the rest
+            return pace_numbers(rates._replace(padding_avoided=None), None)
         return pace_numbers(rates, memory_in_use(), self._pace.remaining(state))
 
     def _pass_ended(self, state: TrainerState, metrics: Mapping[str, Any] | None) -> None:

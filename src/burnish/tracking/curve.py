@@ -101,7 +101,7 @@ def _tidy(axes: Axes) -> None:
         axes.spines[side].set_visible(False)
     axes.spines["bottom"].set_color(GRID)
     axes.margins(x=0.02)
-    axes.xaxis.get_major_locator().set_params(integer=True)
+    axes.locator_params(axis="x", integer=True)
 
 
 def _series(log_history: Sequence[Mapping[str, Any]], key: str) -> Points:
