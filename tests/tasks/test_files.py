@@ -60,6 +60,13 @@ def test_semicolons_and_a_row_number_written_by_pandas(tmp_path: Path) -> None:
     assert rows_of(tmp_path / "a.csv") == [{"text": "a, b", "label": "x"}, {"text": "c", "label": "y"}]
 
 
+def test_quotes_between_tabs_are_characters(tmp_path: Path) -> None:
+    path = tmp_path / "a.tsv"
+    path.write_text('text\tlabel\n"no, he said\tx\nfine" again\ty\n"say ""no"""\tx\n')
+    assert [row["text"] for row in rows_of(path)] == ['"no, he said', 'fine" again', 'say "no"']
+    assert Table(read_table(path), str(path)).place(1) == f"{path}, row 2 (line 3)"
+
+
 def test_a_changed_file_is_read_again(tmp_path: Path) -> None:
     path = tmp_path / "a.csv"
     path.write_text("text,label\na,1\n")

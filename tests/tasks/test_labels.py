@@ -7,7 +7,8 @@ import pytest
 
 from burnish.core.errors import DataError
 from burnish.tasks.files import Table
-from burnish.tasks.labels import LabelScheme, class_balance, has_labels, infer_scheme
+from burnish.tasks.label_values import has_labels
+from burnish.tasks.labels import LabelScheme, class_balance, infer_scheme
 
 
 def table(**columns: list[Any]) -> Table:
@@ -76,7 +77,7 @@ def test_names_that_the_data_set_knows_keep_their_order() -> None:
     found = infer_scheme(rows, ["label"])
     assert found.names == ("zero", "another") and found.targets(rows) == [1, 0, 1]
     hidden = Table(datasets.Dataset.from_dict({"label": [-1, -1]}, features=features), "hub")
-    assert has_labels(rows, found) and not has_labels(hidden, found) and not has_labels(table(text=["a"]), found)
+    assert has_labels(rows, ["label"]) and not has_labels(hidden, ["label"]) and not has_labels(rows, ["other"])
 
 
 def test_the_order_that_a_model_has_is_kept() -> None:

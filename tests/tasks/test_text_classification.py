@@ -161,3 +161,9 @@ def test_evaluation_of_a_trained_folder(model: ModelRequest, tmp_path: Path) -> 
     unlabelled = write_csv(tmp_path / "b.csv", [{"text": "w5"}, {"text": "w6"}])
     run = RECIPE.prepare(DataRequest(train_file=file, test_file=unlabelled), ModelRequest(str(folder)))
     assert "labels" not in run.predict_dataset.column_names
+
+
+def test_a_file_without_a_header(model: ModelRequest, tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_text("w5 w6,1\nw7 w8,0\nw9 w10,1\n")
+    with pytest.raises(DataError, match="put a line with names above it"):
+        RECIPE.prepare(DataRequest(train_file=str(tmp_path / "a.csv")), model)

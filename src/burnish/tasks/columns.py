@@ -19,6 +19,7 @@ PAIRS = (
     ("question", "sentence"),
     ("question", "passage"),
     ("question", "context"),
+    ("question", "answer"),
     ("query", "document"),
     ("text1", "text2"),
     ("text_a", "text_b"),
@@ -35,6 +36,7 @@ LABELS = (
 )
 
 _ROWS_LOOKED_AT = 1000
+_LONGEST_NAME = 40
 _NUMBER = re.compile(r"[+-]?(0|[1-9]\d*|\d*\.\d+|\d+\.)([eE][+-]?\d+)?")
 
 
@@ -79,6 +81,7 @@ def label_columns(table: Table, told: str | None, texts: Iterable[str] = ()) -> 
     if len(rest) > 1:
         raise DataError(
             f"{table.source}: which column holds the label? It could be {_listed(rest)}. Set --label_column."
+            f"{header_hint(table)}"
         )
     return rest
 
@@ -112,7 +115,7 @@ def texts_of(table: Table, column: str) -> list[str]:
     """
     values = table.rows[column][:]
     for row, value in enumerate(values):
-        if _is_missing_text(value):
+        if is_missing_text(value):
             raise DataError(
                 f"{table.place(row)}: the text in column {column!r} is missing ({_shown(value)}). "
                 "Remove the row, or fill in its text."
@@ -125,8 +128,17 @@ def texts_of(table: Table, column: str) -> list[str]:
     return [value if isinstance(value, str) else str(value) for value in values]
 
 
-def _is_missing_text(value: Any) -> bool:
-    """Also the word "nan", which is what a missing value becomes when a table is turned into text."""
+def header_hint(table: Table) -> str:
+    """A closing sentence for names of columns that look like values: the file has no header."""
+    names = table.rows.column_names
+    if any(is_number(name) or len(name) > _LONGEST_NAME for name in names):
+        return " If the first line of the file is a row already, put a line with names above it."
+    return ""
+
+
+def is_missing_text(value: Any) -> bool:
+    """Whether a value is no text: None, NaN, blank, or the word "nan", which is what a missing value becomes where a
+    table is turned into text."""
     if value is None or (isinstance(value, float) and math.isnan(value)):
         return True
     return isinstance(value, str) and value.strip() in ("", "nan", "NaN")
@@ -141,11 +153,14 @@ def _longest_text(table: Table, names: list[str], flag: str) -> str:
     lengths = {name: _mean_length(_some_values(table, name)) for name in names}
     texts = sorted((name for name in names if lengths[name] > 0), key=lambda name: -lengths[name])
     if not texts:
-        raise DataError(f"{table.source}: no column holds text. The columns are {_listed(table.rows.column_names)}.")
+        raise DataError(
+            f"{table.source}: no column holds text. The columns are {_listed(table.rows.column_names)}."
+            f"{header_hint(table)}"
+        )
     if len(texts) > 1 and lengths[texts[1]] > lengths[texts[0]] / 2:
         raise DataError(
             f"{table.source}: which column holds the text? It could be {_listed(texts)}. "
-            f"Set {flag} (two names with a comma for a pair of texts)."
+            f"Set {flag} (two names with a comma for a pair of texts).{header_hint(table)}"
         )
     return texts[0]
 
@@ -170,7 +185,7 @@ def _might_be_label(values: list[Any]) -> bool:
     distinct = len(set(given))
     if all(map(is_number, given)):
         return not _counts(given)
-    return distinct <= max(2, len(given) // 2) and max(map(len, given)) <= 60
+    return distinct < len(given) and distinct <= max(2, len(given) // 2) and max(map(len, given)) <= 60
 
 
 def _counts(values: list[str]) -> bool:

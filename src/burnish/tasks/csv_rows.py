@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import csv
+import re
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -14,6 +15,8 @@ from pathlib import Path
 from burnish.core.errors import DataError
 
 from .text_lines import open_text, shortened
+
+_QUOTED = re.compile('"(?:[^"]|"")*"')
 
 Row = tuple[int, list[str]]
 """Line on which a row begins, counted from 1, and its fields."""
@@ -52,10 +55,35 @@ def line_of_row(path: Path, row: int) -> int | None:
 
 def _rows(path: Path) -> Iterator[Row]:
     """The rows of a file, its header first."""
+    with open_text(path, newline="") as text:
+        delimiter = _delimiter(path, text.readline())
+    return _lines_as_rows(path) if delimiter == "\t" and _is_plain(path) else _quoted_rows(path, delimiter)
+
+
+def _lines_as_rows(path: Path) -> Iterator[Row]:
+    """Each line is a row, and a quote is a character like another, as is usual with tabs. A field that is quoted as a
+    whole is taken out of its quotes."""
+    with open_text(path) as text:
+        for number, line in enumerate(text, start=1):
+            if line.strip():
+                fields = line.rstrip("\n").split("\t")
+                yield number, [_unquoted(field) if _QUOTED.fullmatch(field) else field for field in fields]
+
+
+def _is_plain(path: Path) -> bool:
+    """Whether each line has as many tabs as the first: then no quoted field holds a tab or a line break."""
+    with open_text(path) as text:
+        return len({line.count("\t") for line in text if line.strip()}) <= 1
+
+
+def _unquoted(field: str) -> str:
+    return field[1:-1].replace('""', '"')
+
+
+def _quoted_rows(path: Path, delimiter: str) -> Iterator[Row]:
+    """Rows as the csv module reads them, in strict mode."""
     with open_text(path, newline="") as text, _long_fields():
-        head = text.readline()
-        text.seek(0)
-        reader = csv.reader(text, delimiter=_delimiter(path, head), strict=True)
+        reader = csv.reader(text, delimiter=delimiter, strict=True)
         begins = 1
         try:
             for fields in reader:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import math
-import re
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -12,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from burnish.core.errors import DataError
 
 from .columns import is_number
+from .label_values import class_names, label_values, name_of, sorted_names
 
 if TYPE_CHECKING:
     from .files import Table
@@ -24,9 +23,6 @@ PROBLEM_TYPES = (REGRESSION, SINGLE_LABEL, MULTI_LABEL)
 
 SEPARATORS = ("|", ";")
 _MANY_NUMBERS = 100
-_WHOLE = re.compile("[+-]?[0-9]+")
-_SWITCHES = {"0": False, "1": True, "false": False, "true": True}
-_MISSING = ("", "nan", "NaN", "null", "NULL", "N/A", "#N/A")
 
 
 @dataclass(frozen=True)
@@ -132,30 +128,6 @@ def infer_scheme(
     return LabelScheme(kind, tuple(columns), tuple(names), separator)
 
 
-def has_labels(table: Table, scheme: LabelScheme) -> bool:
-    """Whether a table for prediction has the label columns, with a label in some row."""
-    if not set(scheme.columns) <= set(table.rows.column_names):
-        return False
-    hidden = [-1] if class_names(table, scheme.columns[0]) else []  # how data sets of the hub withhold a label
-    return all(
-        any(not _is_missing(value) and value not in hidden for value in table.rows[name][:]) for name in scheme.columns
-    )
-
-
-def label_values(table: Table, columns: Sequence[str]) -> list[Any]:
-    """The values of the label column: text, numbers, or lists of these; of several columns, lists of switches.
-
-    Texts that are all numbers become numbers; classes that the data set itself names become their names.
-
-    Raises:
-        DataError: naming the first row without a label.
-    """
-    if len(columns) == 1:
-        return _column_values(table, columns[0])
-    read = [_switch_values(table, column) for column in columns]
-    return [list(row) for row in zip(*read, strict=True)]
-
-
 def class_balance(scheme: LabelScheme, targets: Sequence[Any]) -> str:
     """How often each class occurs, for people: "negative 120 (40 %), positive 180 (60 %)"; the range of a number."""
     if scheme.problem_type == REGRESSION:
@@ -171,20 +143,6 @@ def class_balance(scheme: LabelScheme, targets: Sequence[Any]) -> str:
     return ", ".join(shown[:10]) + (f", and {len(shown) - 10} more" if len(shown) > 10 else "")
 
 
-def name_of(value: Any) -> str:
-    """The name of a class: whole numbers without a fraction, so that 1.0, 1 and "1" are one class."""
-    if isinstance(value, float) and value.is_integer():
-        return str(int(value))
-    return str(value)
-
-
-def sorted_names(names: set[str]) -> list[str]:
-    """Whole numbers in their order, texts in alphabetical order."""
-    if all(map(_WHOLE.fullmatch, names)):
-        return sorted(names, key=int)
-    return sorted(names)
-
-
 def parts_of(value: Any, separator: str | None, columns: Sequence[str]) -> list[str]:
     """The names of the labels that a row of a multi-label problem has."""
     if len(columns) > 1:
@@ -193,57 +151,6 @@ def parts_of(value: Any, separator: str | None, columns: Sequence[str]) -> list[
         return [name_of(part) for part in value]
     text = name_of(value)
     return [part.strip() for part in text.split(separator)] if separator else [text]
-
-
-def _column_values(table: Table, column: str) -> list[Any]:
-    values = table.rows[column][:]
-    named = class_names(table, column)
-    for row, value in enumerate(values):
-        if _is_missing(value) or (named and value == -1):
-            shown = "empty" if value == "" else repr(value)
-            raise DataError(
-                f"{table.place(row)}: the label in column {column!r} is missing ({shown}). "
-                "Remove the row, or fill in its label."
-            )
-    if named:
-        return [_by_name(value, named) for value in values]
-    if all(isinstance(value, str) for value in values):
-        plain = [value.strip() for value in values]
-        return [float(value) for value in plain] if all(map(is_number, plain)) else plain
-    return values
-
-
-def _switch_values(table: Table, column: str) -> list[bool]:
-    """One of several label columns: whether each row has the label."""
-    read = []
-    for row, value in enumerate(_column_values(table, column)):
-        switch = _SWITCHES.get(name_of(value).lower())
-        if switch is None:
-            raise DataError(
-                f"{table.place(row)}: column {column!r} holds {value!r}. "
-                "Each of several label columns must hold 0 or 1."
-            )
-        read.append(switch)
-    return read
-
-
-def _is_missing(value: Any) -> bool:
-    if isinstance(value, float):
-        return not math.isfinite(value)
-    if isinstance(value, list):
-        return any(_is_missing(part) for part in value)
-    return value is None or (isinstance(value, str) and value.strip() in _MISSING)
-
-
-def class_names(table: Table, column: str) -> list[str] | None:
-    """The names that a data set of `datasets` has for the class numbers of a column, or of a column of lists."""
-    feature = table.rows.features[column]
-    feature = getattr(feature, "feature", feature)
-    return list(feature.names) if hasattr(feature, "names") and hasattr(feature, "int2str") else None
-
-
-def _by_name(value: Any, names: list[str]) -> Any:
-    return [names[part] for part in value] if isinstance(value, list) else names[value]
 
 
 def _is_measured(values: list[Any]) -> bool:

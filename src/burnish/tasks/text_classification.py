@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 from burnish.core.errors import DataError
 
-from .columns import label_columns, require_columns, text_columns, texts_of
-from .labels import MULTI_LABEL, REGRESSION, SINGLE_LABEL, LabelScheme, class_balance, has_labels, infer_scheme
+from .columns import header_hint, label_columns, require_columns, text_columns, texts_of
+from .label_values import has_labels
+from .labels import MULTI_LABEL, REGRESSION, SINGLE_LABEL, LabelScheme, class_balance, infer_scheme
 from .metrics import classification_metrics
 from .pretrained import TASK_KEY, Pretrained, load_config, load_pretrained
 from .recipe import DataRequest, ModelRequest, TaskRun
@@ -76,6 +77,7 @@ def _choose_columns(table: Table, data: DataRequest) -> tuple[list[str], list[st
         raise DataError(
             f"{table.source}: no column looks like a label. The columns are "
             f"{', '.join(map(repr, table.rows.column_names))}. Set --label_column."
+            f"{header_hint(table)}"
         )
     return texts, labels
 
@@ -134,7 +136,7 @@ def _add_rows(
 
     run.train_dataset, lengths = labelled(splits.train)
     run.eval_dataset, _ = labelled(splits.validation)
-    if splits.test is not None and has_labels(splits.test, scheme):
+    if splits.test is not None and has_labels(splits.test, scheme.columns):
         run.predict_dataset, _ = labelled(splits.test)
     else:
         run.predict_dataset, _ = model_rows(splits.test, tokenise, texts, data)

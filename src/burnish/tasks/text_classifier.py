@@ -10,7 +10,7 @@ import numpy as np
 
 from burnish.core.errors import DataError
 
-from .columns import PAIRS, TEXTS
+from .columns import PAIRS, TEXTS, is_missing_text
 from .labels import MULTI_LABEL, REGRESSION
 from .prediction_batches import batches_by_length, device_for_prediction
 from .pretrained import TASK_KEY
@@ -92,9 +92,9 @@ class TextClassifier:
     def _texts(self, number: int, row: Mapping[str, Any]) -> list[str]:
         columns = self._columns(row)
         for column in columns:
-            if not isinstance(row[column], str) or not row[column].strip():
+            if is_missing_text(row[column]):
                 raise DataError(f"Row {number + 1}: the text in column {column!r} is missing ({row[column]!r}).")
-        return [row[column] for column in columns]
+        return [str(row[column]) for column in columns]
 
     def _columns(self, row: Mapping[str, Any]) -> list[str]:
         """The columns of the training data; where these are not there, those with usual names."""

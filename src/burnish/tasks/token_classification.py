@@ -12,7 +12,7 @@ from burnish.core.errors import DataError, SettingError
 
 from .columns import require_columns, told_columns
 from .entities import are_bio, tagging_metrics
-from .labels import class_names, name_of, sorted_names
+from .label_values import class_names, name_of, sorted_names
 from .metrics import IGNORED_LABEL
 from .pretrained import load_config, load_pretrained
 from .recipe import DataRequest, ModelRequest, TaskRun
