@@ -24,7 +24,7 @@ from pathlib import Path
 SOURCES = ("movie", "amazon")
 CLEAR_SCORE = 1.0
 """Snippets whose mean score is nearer to 0 than this are neither positive nor negative and are left out."""
-NUM_TRAIN, NUM_VALIDATION = 2400, 800
+NUM_TRAIN, NUM_VALIDATION = 2000, 800
 FOLDER = Path(__file__).resolve().parents[1] / "src" / "burnish" / "demo"
 
 

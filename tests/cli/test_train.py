@@ -53,13 +53,12 @@ def test_an_interrupted_run_goes_on_by_the_same_command(train_words, tmp_path, c
     words = [*train_words, "--save_strategy", "steps", "--save_steps", "3"]
     script = (
         "import sys; from burnish.cli.main import main; from burnish.trainer import Trainer\n"
-        "class Stop(BaseException): pass\n"
         "from burnish.core.events import TrainerCallback\n"
-        "def stop(self, args, state, control, **k):\n"
-        "    if state.global_step == 4: raise KeyboardInterrupt\n"
-        "TrainerCallback.on_step_end = stop\n"
+        "class Stop(TrainerCallback):\n"
+        "    def on_step_end(self, args, state, control, **k):\n"
+        "        if state.global_step == 4: raise KeyboardInterrupt\n"
         "original = Trainer.__init__\n"
-        "def init(self, *a, **k): original(self, *a, **{**k, 'callbacks': [TrainerCallback()]})\n"
+        "def init(self, *a, **k): original(self, *a, **{**k, 'callbacks': [Stop()]})\n"
         "Trainer.__init__ = init\n"
         "sys.exit(main(sys.argv[1:]))"
     )
@@ -104,6 +103,7 @@ def test_a_missing_column_names_those_that_are_there(train_words, capfd):
     assert "'txt'" in said and "'text'" in said
 
 
+@pytest.mark.filterwarnings("default::FutureWarning")
 def test_settings_from_a_file_with_flags_over_them(tiny_model, reviews, tmp_path, capfd):
     config = tmp_path / "run.yaml"
     config.write_text(

@@ -15,7 +15,7 @@ class _Lines(logging.Handler):
     """Looks up stderr at each message, since a live display takes its place for a while."""
 
     def emit(self, record: logging.LogRecord) -> None:
-        complain(f"{record.levelname.lower()}: {record.getMessage()}")
+        complain(f"{'error' if record.levelno >= logging.ERROR else 'note'}: {record.getMessage()}")
 
 
 @contextlib.contextmanager

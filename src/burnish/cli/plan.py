@@ -46,18 +46,34 @@ def plan(settings: Any, run: Any, arguments: Any, chosen: Mapping[str, Any], tra
         chosen: settings that the command chose, to be said.
         trains: False for a run that only evaluates or predicts.
     """
-    pairs = [*run.notes]
-    said = {what.lower() for what, _ in pairs}
-    head = [("task", settings.task), ("model", settings.model.model_name_or_path)]
-    pairs = [pair for pair in head if pair[0] not in said] + pairs
+    pairs = _about_task(settings, run)
     if trains:
         pairs += _training(run, arguments)
-    pairs.append(("parameters", parameters(run.model)))
-    pairs.append(("device", device(arguments)))
+    pairs += [("parameters", parameters(run.model)), ("device", device(arguments))]
     if trains and chosen:
-        pairs.append(("because of the validation data", ", ".join(f"{k} {_plain(v)}" for k, v in chosen.items())))
-    pairs.append(("output", str(settings.output_dir)))
-    return pairs
+        pairs.append(("validation", _chosen(chosen)))
+    return [*pairs, ("output", str(settings.output_dir))]
+
+
+def _about_task(settings: Any, run: Any) -> list[Pair]:
+    """What the recipe found out, with model and rows after the task."""
+    said = {what.lower() for what, _ in run.notes}
+    notes = list(run.notes) if "task" in said else [("task", settings.task), *run.notes]
+    ours = [("model", settings.model.model_name_or_path), ("examples", examples(run))]
+    return [notes[0], *(pair for pair in ours if pair[0] not in said and pair[1]), *notes[1:]]
+
+
+def examples(run: Any) -> str:
+    """How many rows there are for what."""
+    rows = ((run.train_dataset, "train"), (run.eval_dataset, "evaluate"), (run.predict_dataset, "predict"))
+    return ", ".join(f"{len(dataset):,} to {verb}" for dataset, verb in rows if dataset is not None)
+
+
+def _chosen(chosen: Mapping[str, Any]) -> str:
+    """The settings that the command chose, a few to a line."""
+    said = [f"{name} {_plain(value)}" for name, value in chosen.items()]
+    lines = [", ".join(said[i : i + 3]) for i in range(0, len(said), 3)]
+    return ",\n".join(lines)
 
 
 def _training(run: Any, arguments: Any) -> list[Pair]:
@@ -67,7 +83,7 @@ def _training(run: Any, arguments: Any) -> list[Pair]:
     return [
         ("steps", f"{length.num_steps:,} ({epochs} of {length.steps_per_epoch:,})"),
         ("batch", batch(arguments, per_step)),
-        ("learning rate", learning_rate(arguments)),
+        ("learning rate", learning_rate(arguments, length.num_steps)),
     ]
 
 
@@ -78,10 +94,10 @@ def batch(arguments: Any, per_step: int) -> str:
     return f"{per_step} examples a step" + (f" ({product})" if "×" in product else "")
 
 
-def learning_rate(arguments: Any) -> str:
+def learning_rate(arguments: Any, num_steps: int) -> str:
     """The rate, its schedule and the optimizer."""
     schedule, optimizer = _plain(arguments.lr_scheduler_type), _plain(arguments.optim)
-    warmup = f", warm-up {arguments.warmup_steps:g}" if arguments.warmup_steps else ""
+    warmup = f", {arguments.get_warmup_steps(num_steps)} steps of warm-up" if arguments.warmup_steps else ""
     return f"{arguments.learning_rate:g} ({schedule}{warmup}; {optimizer})"
 
 

@@ -26,11 +26,16 @@ def figure(name: str, value: float) -> str:
 
 
 def print_results(metrics: Mapping[str, Any]) -> None:
-    """A table of what was measured: the evaluation first, the training after it."""
-    numbers = {name: value for name, value in metrics.items() if isinstance(value, (int, float))}
+    """A table of what was measured: the evaluation first, the training after it. The files hold more."""
+    shown = {name: value for name, value in metrics.items() if isinstance(value, (int, float)) and not _is_detail(name)}
     order = ("eval_", "predict_", "train_")
-    names = sorted(numbers, key=lambda name: next((i for i, p in enumerate(order) if name.startswith(p)), 3))
-    print_table("results", ["", "value"], [[name, figure(name, numbers[name])] for name in names])
+    names = sorted(shown, key=lambda name: next((i for i, p in enumerate(order) if name.startswith(p)), len(order)))
+    say()
+    print_table("results", ["metric", "value"], [[name, figure(name, shown[name])] for name in names])
+
+
+def _is_detail(name: str) -> bool:
+    return name.endswith(("steps_per_second", "flos", "epoch")) or name in ("eval_samples_per_second", "eval_runtime")
 
 
 def draw_loss(log_history: list[dict[str, Any]], folder: Path) -> bool:

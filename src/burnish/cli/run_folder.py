@@ -13,6 +13,10 @@ from .console import table_lines
 from .run_record import LENGTH_OF_RUN, Change, RunRecord, differences
 
 
+class AlreadyFinished(UserError):
+    """The folder holds the very run that was asked for, with all its results."""
+
+
 @dataclass(frozen=True)
 class Decision:
     """What is to happen with the folder."""
@@ -70,7 +74,7 @@ def _second_run(folder: Path, record: RunRecord, earlier: RunRecord) -> Decision
 
     changes = differences(earlier, record)
     if earlier.finished and not changes:
-        raise UserError(_finished_already(folder, earlier))
+        raise AlreadyFinished(_finished_already(folder, earlier))
     checkpoint = resolve("auto", str(folder))
     if checkpoint is None and not earlier.finished:
         return Decision(note=f"{folder} holds a run that stopped before its first checkpoint; starting anew.")

@@ -23,6 +23,7 @@ OF_NO_EFFECT = (
     *("do_predict", "test_file", "max_predict_samples", "max_eval_samples", "preprocessing_num_workers", "cache_dir"),
     *("pad_to_max_length", "run_name", "project", "disable_tqdm", "report_to", "skip_memory_metrics", "token_budget"),
     *("per_device_eval_batch_size", "prediction_loss_only", "load_best_model_at_end", "debug"),
+    *("metric_for_best_model", "greater_is_better"),
 )
 """Settings that may differ when a run goes on: they do not change how the weights come about."""
 OF_NO_EFFECT_BY_PREFIX = ("logging_", "log_", "hub_", "push_to_hub", "save_", "eval_", "include_", "trackio_")

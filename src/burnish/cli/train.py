@@ -79,7 +79,8 @@ def train(settings: Settings) -> dict[str, Any]:
         arguments = settings.arguments(chosen)
         print_pairs("plan", plan(settings, run, arguments, chosen, phases.train))
         say()
-        return carry_out(settings, run, arguments, phases, decision, replace(record, started=now()))
+        record = replace(record, settings=recorded(settings, arguments, chosen), started=now())
+        return carry_out(settings, run, arguments, phases, decision, record)
 
 
 def expects_validation(settings: Settings) -> bool:
