@@ -83,6 +83,11 @@ def label_columns(table: Table, told: str | None, texts: Iterable[str] = ()) -> 
             f"{table.source}: which column holds the label? It could be {_listed(rest)}. Set --label_column."
             f"{header_hint(table)}"
         )
+    if rest and rest[0] in _some_values(table, rest[0]):
+        raise DataError(
+            f"{table.source}: the column {rest[0]!r} is named like one of its own values, so the file seems to have "
+            f"no line with names. Put one above the rows, or set --label_column {rest[0]}."
+        )
     return rest
 
 
@@ -132,7 +137,7 @@ def header_hint(table: Table) -> str:
     """A closing sentence for names of columns that look like values: the file has no header."""
     names = table.rows.column_names
     if any(is_number(name) or len(name) > _LONGEST_NAME for name in names):
-        return " If the first line of the file is a row already, put a line with names above it."
+        return " If the first line of the file is a row already, put a line with names above the rows."
     return ""
 
 
