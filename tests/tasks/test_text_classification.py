@@ -165,5 +165,5 @@ def test_evaluation_of_a_trained_folder(model: ModelRequest, tmp_path: Path) -> 
 
 def test_a_file_without_a_header(model: ModelRequest, tmp_path: Path) -> None:
     (tmp_path / "a.csv").write_text("w5 w6,1\nw7 w8,0\nw9 w10,1\n")
-    with pytest.raises(DataError, match="no line with names. Put one above the rows"):
+    with pytest.raises(DataError, match=r"no line with names\. Put one above the rows"):
         RECIPE.prepare(DataRequest(train_file=str(tmp_path / "a.csv")), model)
