@@ -94,6 +94,7 @@ def surroundings() -> dict[str, Any]:
         "command": " ".join(["python", "benchmarks/run.py", *sys.argv[1:]]),
         "cpu": processor(),
         "cores": os.cpu_count(),
+        "commit": commit(),
         "python": platform.python_version(),
         "versions": {name: version(name) for name in packages},
     }
@@ -104,6 +105,11 @@ def version(package: str) -> str:
         return metadata.version(package)
     except metadata.PackageNotFoundError:
         return "not installed"
+
+
+def commit() -> str:
+    done = subprocess.run(["git", "describe", "--always", "--dirty"], cwd=HERE, capture_output=True, text=True)
+    return done.stdout.strip() or "unknown"
 
 
 def processor() -> str:
