@@ -10,8 +10,8 @@ from typing import Any, Protocol
 
 @dataclass(frozen=True)
 class DataRequest:
-    """Where the data are and which part of them to take. Files are CSV, TSV, JSON, JSONL or Parquet, or a folder
-    saved by `datasets`; `dataset_name` is a name on the hub."""
+    """Where the data are and which part of them to take. Files are CSV, TSV, JSON, JSONL, Parquet or text (`.txt`,
+    `.conll`), or a folder saved by `datasets`; `dataset_name` is a name on the hub."""
 
     train_file: str | None = None
     validation_file: str | None = None
@@ -19,9 +19,11 @@ class DataRequest:
     dataset_name: str | None = None
     dataset_config_name: str | None = None
     text_column: str | None = None
-    """First text, or several names separated by commas for a pair of texts."""
+    """Column of the text, or two names separated by a comma: a pair of texts, or a prompt and its completion. The
+    words of a tagged sentence; the source of a target."""
     label_column: str | None = None
-    """Column of the label, or several names separated by commas, each with 0 or 1."""
+    """Column of the label, or several names separated by commas, each with 0 or 1. The tags of words; the target of a
+    source."""
     problem_type: str | None = None
     """regression, single_label_classification or multi_label_classification; inferred from the labels if None."""
     max_train_samples: int | None = None
