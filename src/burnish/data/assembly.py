@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+import copy
+from collections.abc import Callable, Mapping, MutableMapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -123,7 +124,7 @@ def as_inputs(batch: Any, numbers: Sequence[int]) -> Inputs:
 
 def _copy(example: Any) -> Any:
     """A collator may take things out of an example; the dataset's own row stays as it is."""
-    return dict(example) if type(example) is dict else example
+    return copy.copy(example) if isinstance(example, MutableMapping) else example
 
 
 def reading_draws(dataset: Any) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from itertools import islice
 from typing import Any
 
@@ -10,14 +11,17 @@ from torch.utils.data import Dataset, IterableDataset
 
 from burnish.core.types import Inputs
 
-from .assembly import Assembly
+from .assembly import Assembly, reading_draws
+from .streaming import numbered
 
 
 class OrderedBatches(Dataset[Inputs]):
-    """Batches of a map-style dataset by number, each collated with draws that depend on its number alone."""
+    """Batches of a map-style dataset by number. What is drawn depends on the numbers of row and batch alone, so that
+    every evaluation sees the same data."""
 
     def __init__(self, dataset: Any, row_numbers: list[list[int]], assembly: Assembly) -> None:
-        self.dataset, self.row_numbers, self.assembly = dataset, row_numbers, assembly
+        self.dataset, self.row_numbers = dataset, row_numbers
+        self.assembly = replace(assembly, examples_draw=reading_draws(dataset))
 
     def __len__(self) -> int:
         return len(self.row_numbers)
@@ -34,7 +38,7 @@ class StreamBatches(IterableDataset[Inputs]):
         self.dataset, self.batch_size, self.assembly = dataset, batch_size, assembly
 
     def __iter__(self) -> Iterator[Inputs]:
-        rows = enumerate(self.dataset)
+        rows = numbered(self.dataset, self.assembly.seed, epoch=0)
         number = 0
         while batch := list(islice(rows, self.batch_size)):
             yield self.assembly.micro_batch(batch, index=number).inputs

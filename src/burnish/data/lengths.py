@@ -18,7 +18,8 @@ def real_length(example: Any, is_encoder_decoder: bool = False) -> int | None:
     mask = _value(example, "attention_mask")
     length = _attended(ids if mask is None else mask, count_all=mask is None)
     labels = _value(example, "labels") if is_encoder_decoder else None
-    return length + (len(labels) if isinstance(labels, Sized) else 0)
+    is_sequence = isinstance(labels, Sized) and getattr(labels, "ndim", 1) > 0  # a tensor may hold one class number
+    return length + (len(labels) if is_sequence else 0)
 
 
 def brought_length(example: Any) -> int:

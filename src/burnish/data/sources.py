@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from itertools import count
 from typing import Any
 
 import torch
 from torch.utils.data import DataLoader, Dataset, IterableDataset
 
+from burnish.core.randomness import COLLATION, ORDER, seed_all, seed_for
 from burnish.core.types import Step
 
 from .assembly import Assembly, Rows, as_inputs
@@ -147,7 +149,7 @@ class LoaderSource:
                 set_epoch(epoch)
         batches: list[Any] = []
         index, row = 0, 0
-        for batch in self.loader:
+        for batch in self._batches(epoch):
             batches.append(as_inputs(batch, range(row, row + num_rows(batch))))
             row += num_rows(batch)
             if len(batches) == self.accumulation:
@@ -156,6 +158,19 @@ class LoaderSource:
                 batches, index = [], index + 1
         if batches and index >= first:
             yield self._step(epoch, index, batches, row)
+
+    def _batches(self, epoch: int) -> Iterator[Any]:
+        """The batches of a pass. A loader that shuffles draws its order from the global generators: seeded before each
+        batch, it gives the same batches whether or not something was computed in between."""
+        seed_all(seed_for(self.assembly.seed, ORDER, epoch))
+        batches = iter(self.loader)
+        for number in count():
+            seed_all(seed_for(self.assembly.seed, COLLATION, epoch, number))
+            try:
+                batch = next(batches)
+            except StopIteration:
+                return
+            yield batch
 
     def _step(self, epoch: int, index: int, batches: list[Any], end_row: int) -> Step:
         row = end_row - sum(map(num_rows, batches))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from itertools import islice
+from itertools import count, islice
 from typing import Any
 
 from torch.utils.data import IterableDataset, get_worker_info
@@ -41,7 +41,8 @@ class StepStream(IterableDataset[Step]):
         set_epoch = getattr(self.dataset, "set_epoch", None)
         if callable(set_epoch):
             set_epoch(self.epoch)
-        rows = islice(self._rows(), self.first * self.batch_size * self.accumulation, None)
+        rows = numbered(self.dataset, self.assembly.seed, self.epoch)
+        rows = islice(rows, self.first * self.batch_size * self.accumulation, None)
         index = self.first
         while batches := [batch for batch in (self._batch(rows) for _ in range(self.accumulation)) if batch]:
             yield self.assembly.step(self.epoch, index, batches)
@@ -51,12 +52,14 @@ class StepStream(IterableDataset[Step]):
         batch = list(islice(rows, self.batch_size))
         return [] if self.drop_last and len(batch) < self.batch_size else batch
 
-    def _rows(self) -> Iterator[tuple[int, Any]]:
-        rows = iter(self.dataset)
-        for number in range(2**63):
-            seed_all(seed_for(self.assembly.seed, EXAMPLE, self.epoch, number))
-            try:
-                example = next(rows)
-            except StopIteration:
-                return
-            yield number, example
+
+def numbered(stream: Any, seed: int, epoch: int) -> Iterator[tuple[int, Any]]:
+    """The rows of a stream with their numbers, each read with a seed of its own."""
+    rows = iter(stream)
+    for number in count():
+        seed_all(seed_for(seed, EXAMPLE, epoch, number))
+        try:
+            example = next(rows)
+        except StopIteration:
+            return
+        yield number, example

@@ -43,7 +43,8 @@ class SingleEngine:
         if isinstance(inputs, Mapping):
             return {name: self.to_device(value) for name, value in inputs.items()}
         if isinstance(inputs, (list, tuple)):
-            return type(inputs)(self.to_device(value) for value in inputs)
+            values = [self.to_device(value) for value in inputs]
+            return type(inputs)(*values) if hasattr(inputs, "_fields") else type(inputs)(values)
         return inputs
 
     def autocast(self) -> contextlib.AbstractContextManager[Any]:

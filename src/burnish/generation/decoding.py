@@ -31,7 +31,7 @@ def pad_id_of(model: Any, processing_class: Any) -> int:
         getattr(getattr(model, "generation_config", None), "eos_token_id", None),
     ]
     flat = [c[0] if isinstance(c, (list, tuple)) and c else c for c in candidates]
-    return next((token for token in flat if isinstance(token, int)), 0)
+    return next((token for token in flat if isinstance(token, int) and token >= 0), 0)
 
 
 @torch.no_grad()

@@ -16,7 +16,7 @@ from torch import nn
 
 from burnish.core.errors import NonFiniteError
 from burnish.core.protocols import Engine, Objective
-from burnish.core.types import Step, StepReport
+from burnish.core.types import Counts, Inputs, Step, StepReport
 
 logger = logging.getLogger(__name__)
 
@@ -109,20 +109,34 @@ class NonFiniteWatch:
         return f"The loss is not finite ({loss}) in {where}; alone, each of its rows has a finite loss."
 
 
-def nonfinite_rows(model: nn.Module, objective: Objective, engine: Engine, step: Step) -> list[int]:
-    """The rows of a step whose own loss is NaN or infinite, each put through the model alone."""
+def nonfinite_rows(
+    model: nn.Module,
+    objective: Objective,
+    engine: Engine,
+    step: Step,
+    count: Callable[[Inputs], Counts] | None = None,
+) -> list[int]:
+    """The rows of a step whose own loss is NaN or infinite, each put through the model alone.
+
+    `count` says what a batch holds: a row without a target has no loss, and its mean, 0 / 0, accuses nobody.
+    """
     found = []
-    was_training = model.training
+    modes = {part: part.training for part in model.modules()}
     model.eval()
     try:
         for batch in step.micro_batches:
             for position, row in enumerate(batch.rows):
-                one = replace(batch, inputs=engine.to_device(batch.only(position)))
+                inputs = batch.only(position)
+                counts = batch.counts if count is None else count(inputs)
+                one = replace(batch, inputs=engine.to_device(inputs), rows=(row,), counts=counts)
+                if objective.weight(one) == 0:
+                    continue
                 with torch.no_grad():
                     if not bool(torch.isfinite(objective.step_loss(model, one, 1))):
                         found.append(row)
     finally:
-        model.train(was_training)
+        for part, mode in modes.items():  # one by one: some are kept in one mode on purpose
+            part.training = mode
     return found
 
 

@@ -75,13 +75,18 @@ class NativeLoss:
 
 
 def loss_in(outputs: Any, inputs: Inputs | None = None) -> torch.Tensor:
-    """The loss in what a model returned: under the key or field `loss`, the first of a tuple, or the value itself."""
+    """The loss in what a model returned: under the key or field `loss`, the first of a tuple, or the value itself.
+
+    Raises:
+        UserError: there is none. A tensor without a name is a loss where it is one number; others may be logits.
+    """
     loss = _field(outputs, "loss")
-    if loss is None and isinstance(outputs, (tuple, list)) and outputs:
+    named = loss is not None
+    if not named and isinstance(outputs, (tuple, list)) and outputs:
         loss = outputs[0]
-    if loss is None and isinstance(outputs, torch.Tensor):
+    if not named and isinstance(outputs, torch.Tensor):
         loss = outputs
-    if not isinstance(loss, torch.Tensor):
+    if not isinstance(loss, torch.Tensor) or not (named or loss.numel() == 1):
         raise UserError(
             f"The model returned no loss, only {_names(outputs)}. It was given {sorted(inputs or {})}. Give it its "
             "labels (the usual name is `labels`), or say how the loss is computed with `compute_loss_func`."
@@ -103,4 +108,6 @@ def _names(outputs: Any) -> str:
         return str(sorted(outputs))
     if dataclasses.is_dataclass(outputs):
         return str([f.name for f in dataclasses.fields(outputs)])
-    return f"a {type(outputs).__name__}"
+    if isinstance(outputs, (tuple, list)) and outputs:
+        return f"a {type(outputs).__name__} that begins with {_names(outputs[0])}"
+    return f"a tensor of shape {tuple(outputs.shape)}" if isinstance(outputs, torch.Tensor) else type(outputs).__name__
