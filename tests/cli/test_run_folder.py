@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 
 from burnish.cli.fingerprints import fingerprints
-from burnish.cli.run_folder import decide, move_aside
+from burnish.cli.folder_lock import held
+from burnish.cli.run_folder import check_only_measured, decide, move_aside
 from burnish.cli.run_record import RunRecord, differences
 from burnish.core.errors import CheckpointError, SettingError, UserError
 
@@ -117,3 +118,20 @@ def test_a_damaged_record_is_said(tmp_path):
     (tmp_path / "run_settings.json").write_text("{")
     with pytest.raises(UserError, match="cannot be read"):
         decided(tmp_path, record())
+
+
+def test_numbers_of_one_model_are_not_written_over_those_of_another(tmp_path):
+    record().finish(tmp_path)
+    with pytest.raises(UserError, match="results of another model"):
+        check_only_measured(tmp_path, "someone/model", overwrite=False)
+    check_only_measured(tmp_path, str(tmp_path), overwrite=False)
+    check_only_measured(tmp_path, str(tmp_path / "checkpoint-3"), overwrite=False)
+    check_only_measured(tmp_path / "new", "someone/model", overwrite=False)
+    with pytest.raises(SettingError, match="overwrite_output_dir"):
+        check_only_measured(tmp_path, str(tmp_path), overwrite=True)
+
+
+def test_two_runs_at_once_in_a_folder_are_refused(tmp_path):
+    with held(tmp_path), pytest.raises(UserError, match="Another run is under way"):
+        decided(tmp_path, record())
+    assert decided(tmp_path, record()).resume_from is None

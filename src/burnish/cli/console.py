@@ -76,7 +76,8 @@ def _print_rich(title: str, columns: Sequence[str], rows: Rows) -> None:
     from rich.table import Table
     from rich.text import Text
 
-    table = Table(title=title, title_justify="left", title_style="bold", box=box.SIMPLE, show_header=bool(columns))
+    frame = box.SIMPLE_HEAD if columns else None
+    table = Table(box=frame, show_header=bool(columns), padding=(0, 1, 0, 2) if frame is None else (0, 1))
     for i, column in enumerate(columns or [""] * (len(rows[0]) if rows else 0)):
         right = bool(columns) and all(is_number(row[i]) for row in rows)
         table.add_column(
@@ -84,4 +85,7 @@ def _print_rich(title: str, columns: Sequence[str], rows: Rows) -> None:
         )
     for row in rows:
         table.add_row(*(Text(cell) for cell in row))
-    Console().print(table)
+    console = Console()
+    if title:
+        console.print(Text(title, style="bold"))
+    console.print(table)

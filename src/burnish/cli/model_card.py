@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 HYPERPARAMETERS = (
-    *("learning_rate", "per_device_train_batch_size", "gradient_accumulation_steps", "num_train_epochs", "max_steps"),
+    *("learning_rate", "per_device_train_batch_size", "gradient_accumulation_steps"),
     *("optim", "lr_scheduler_type", "warmup_steps", "weight_decay", "max_grad_norm", "label_smoothing_factor"),
     *("bf16", "fp16", "seed"),
 )
@@ -39,7 +39,7 @@ def model_card(facts: CardFacts) -> str:
 
 def _header(facts: CardFacts) -> str:
     lines = ["---", "library_name: transformers"]
-    if not Path(facts.base_model).is_absolute():
+    if not Path(facts.base_model).exists():  # a name on the hub
         lines.append(f"base_model: {facts.base_model}")
     if facts.task in _PIPELINES:
         lines.append(f"pipeline_tag: {facts.task}")
@@ -47,7 +47,7 @@ def _header(facts: CardFacts) -> str:
 
 
 def _opening(facts: CardFacts) -> str:
-    base = Path(facts.base_model).name if Path(facts.base_model).is_absolute() else facts.base_model
+    base = Path(facts.base_model).name if Path(facts.base_model).exists() else facts.base_model
     data = " and ".join(f"`{name}` ({purpose})" for purpose, name in facts.data.items())
     return f"`{base}`, fine-tuned for {facts.task.replace('-', ' ')} on {data or 'data of its own'} with burnish."
 
@@ -76,16 +76,18 @@ def _results(facts: CardFacts) -> str:
 
 
 def _training(facts: CardFacts) -> str:
+    length = "max_steps" if (facts.settings.get("max_steps") or -1) > 0 else "num_train_epochs"
+    shown = [name for name in (*HYPERPARAMETERS, length) if name in facts.settings]
     lines = ["## Training", "", "| setting | value |", "|---|---|"]
-    lines += [f"| {name} | {value} |" for name, value in facts.settings.items() if name in HYPERPARAMETERS]
-    lines += [
-        "",
-        "| data | |",
-        "|---|---|",
-        *(f"| {what} | {' '.join(value.split())} |" for what, value in facts.notes),
-    ]
+    lines += [f"| {name} | {facts.settings[name]} |" for name in shown]
+    lines += ["", "| data | |", "|---|---|", *(f"| {what} | {_cell(value)} |" for what, value in facts.notes)]
     made = ", ".join(f"{name} {number}" for name, number in facts.versions.items())
     return "\n".join([*lines, "", f"Made with {made}. All settings are in `run_settings.json`."])
+
+
+def _cell(text: str) -> str:
+    """A text that cannot end a cell of a table."""
+    return " ".join(text.split()).replace("|", "\\|")
 
 
 _PIPELINES = ("text-classification", "token-classification", "question-answering", "fill-mask", "text-generation")

@@ -51,7 +51,7 @@ def plan(settings: Any, run: Any, arguments: Any, chosen: Mapping[str, Any], tra
         pairs += _training(run, arguments)
     pairs += [("parameters", parameters(run.model)), ("device", device(arguments))]
     if trains and chosen:
-        pairs.append(("validation", _chosen(chosen)))
+        pairs.append(("evaluation", _chosen(chosen)))
     return [*pairs, ("output", str(settings.output_dir))]
 
 

@@ -17,6 +17,7 @@ from .help import help_text
 from .parse import Given, parse
 from .quiet import quiet
 from .rows import Row, check_writable, columns_of, read_rows, write_rows
+from .threads import load_torch
 
 USAGE = """\
 Asks a trained model about the rows of a file; writes them with the predictions and their probabilities.
@@ -35,7 +36,7 @@ FLAGS = (
     Flag("max_predict_samples", "int", None, "Only this many rows.", "Flags", "run"),
     Flag("debug", "bool", False, "Show where in the code an error arose.", "Flags", "run", alone=True),
 )  # fmt: skip
-NUM_SHOWN = 5
+NUM_SHOWN, NUM_COLUMNS_SHOWN = 5, 3
 SENTENCE = "text"
 """Column of a row that is one sentence."""
 DEFAULT_OUTPUT = "predictions.csv"
@@ -68,6 +69,7 @@ def command(words: Sequence[str]) -> int:
         output_file = Path(DEFAULT_OUTPUT)
     if output_file and question.source and output_file.resolve() == Path(question.source).resolve():
         raise SettingError(f"--output_file {output_file} is the file that is read. Name another.")
+    load_torch()
     with quiet():
         answered = answer(question)
     if output_file:
@@ -200,13 +202,23 @@ def _beside(row: Row, said: dict[str, Any]) -> Row:
 
 def _show(answered: list[Row], output_file: Path | None, question: Question) -> None:
     """All sentences, or the first rows of a file, and where the rest is."""
-    shown = answered if question.source is None else answered[:NUM_SHOWN]
+    own = set(columns_of(question.rows))
+    shown = [_preview(row, own) for row in (answered if question.source is None else answered[:NUM_SHOWN])]
     columns = columns_of(shown)
     print_table("", columns, [[_shortened(row.get(name)) for name in columns] for row in shown])
     if len(answered) > len(shown):
         say(f"  … and {len(answered) - len(shown):,} more")
     if output_file:
         say(f"{len(answered):,} rows with their predictions: {output_file}")
+
+
+def _preview(row: Row, own: set[str]) -> Row:
+    """A row that fits on a line: of many probabilities the highest, of many columns the first."""
+    likely = {name: value for name, value in row.items() if name not in own and name.startswith("probability_")}
+    asked = [name for name in row if name in own][:NUM_COLUMNS_SHOWN]
+    said = [name for name in row if name not in own and name not in likely]
+    short = {name: row[name] for name in (*asked, *said)}
+    return short | (likely if len(likely) <= NUM_COLUMNS_SHOWN else {"probability": max(likely.values())})
 
 
 def _shortened(value: Any, length: int = 60) -> str:

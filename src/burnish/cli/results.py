@@ -34,6 +34,15 @@ def print_results(metrics: Mapping[str, Any]) -> None:
     print_table("results", ["metric", "value"], [[name, figure(name, shown[name])] for name in names])
 
 
+def print_best(state: Any, arguments: Any) -> None:
+    """Which evaluation the weights are of, where the run ended with its best."""
+    if not arguments.load_best_model_at_end or state.best_global_step is None:
+        return
+    name = arguments.metric_for_best_model or "loss"
+    value = figure(name, state.best_metric)
+    say(f"\nThe weights are those of step {state.best_global_step}, the best evaluation ({name} {value}).")
+
+
 def _is_detail(name: str) -> bool:
     return name.endswith(("steps_per_second", "flos", "epoch")) or name in ("eval_samples_per_second", "eval_runtime")
 

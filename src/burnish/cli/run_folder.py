@@ -10,6 +10,7 @@ from pathlib import Path
 from burnish.core.errors import SettingError, UserError
 
 from .console import table_lines
+from .folder_lock import check_free
 from .run_record import LENGTH_OF_RUN, Change, RunRecord, differences
 
 
@@ -39,6 +40,7 @@ def decide(folder: Path, record: RunRecord, overwrite: bool, resume: str | bool 
         resume: `--resume_from_checkpoint`: a folder, True for the newest checkpoint, "auto", or nothing.
     """
     _check_writable(folder)
+    check_free(folder)
     if overwrite:
         if resume:
             raise SettingError(
@@ -56,6 +58,20 @@ def decide(folder: Path, record: RunRecord, overwrite: bool, resume: str | bool 
             )
         return Decision()
     return _second_run(folder, record, earlier)
+
+
+def check_only_measured(folder: Path, model: str, overwrite: bool) -> None:
+    """A run that trains nothing writes its numbers beside the model it measures, or into a folder of their own, never
+    over the results of another model. Raises `UserError`."""
+    _check_writable(folder)
+    if overwrite:
+        raise SettingError("--overwrite_output_dir starts a training anew; without --do_train there is none.")
+    if RunRecord.read(folder) is None or folder.resolve() in (Path(model).resolve(), *Path(model).resolve().parents):
+        return
+    raise UserError(
+        f"{folder} holds the results of another model than {model}. Choose another --output_dir, or measure the model "
+        f"of that folder: --model_name_or_path {folder}"
+    )
 
 
 def _explicit_resume(folder: Path, record: RunRecord, earlier: RunRecord | None, resume: str | bool) -> Decision:

@@ -12,11 +12,13 @@ from burnish.core.errors import SettingError
 from . import results, run_folder
 from .console import print_pairs, print_table, say
 from .fingerprints import fingerprints
+from .folder_lock import held
 from .help import help_text
 from .plan import plan
 from .quiet import quiet
 from .run_record import RunRecord, now, versions
 from .settings import Settings, read_settings, recorded, with_validation
+from .threads import load_torch
 
 USAGE = """\
 Fine-tunes a pretrained model on your file.
@@ -66,10 +68,13 @@ def train(settings: Settings) -> dict[str, Any]:
     arguments = settings.arguments(chosen)
     phases = phases_of(arguments, settings)
     record = record_of(settings, arguments, chosen)
-    decision = run_folder.Decision()
+    load_torch()
+    decision, overwrite = run_folder.Decision(), settings.run["overwrite_output_dir"]
     if phases.train:
         resume = arguments.resume_from_checkpoint
-        decision = run_folder.decide(settings.output_dir, record, settings.run["overwrite_output_dir"], resume)
+        decision = run_folder.decide(settings.output_dir, record, overwrite, resume)
+    else:
+        run_folder.check_only_measured(settings.output_dir, settings.model.model_name_or_path, overwrite)
     announce(decision)
     with quiet():
         run = prepare(settings, phases)
@@ -150,14 +155,24 @@ def with_best_metric(chosen: Mapping[str, Any], run: Any, settings: Settings) ->
 def carry_out(
     settings: Settings, run: Any, arguments: Any, phases: Phases, decision: run_folder.Decision, record: Any
 ) -> dict[str, Any]:
-    """The phases in their order, each with its files."""
-    from burnish.trainer import Trainer
-
+    """The phases in their order, with the files that say what the run is and that it is done."""
     folder = settings.output_dir
     if decision.move_aside:
         say(f"{folder} was moved to {run_folder.move_aside(folder)}")
-    if phases.train:
-        record.write(folder)
+    with held(folder):
+        if phases.train:
+            record.write(folder)
+        metrics = measure(settings, run, arguments, phases, decision.resume_from)
+        if phases.train:
+            record.finish(folder)
+            results.print_next(folder, settings.data.validation_file)
+    return metrics
+
+
+def measure(settings: Settings, run: Any, arguments: Any, phases: Phases, resume_from: str | None) -> dict[str, Any]:
+    """Trains, evaluates and predicts. Returns what was measured, by name."""
+    from burnish.trainer import Trainer
+
     trainer = Trainer(
         model=run.model,
         args=arguments,
@@ -169,7 +184,7 @@ def carry_out(
     )
     metrics: dict[str, Any] = {}
     if phases.train:
-        trained = trainer.train(resume_from_checkpoint=decision.resume_from)
+        trained = trainer.train(resume_from_checkpoint=resume_from)
         metrics |= measured(trainer, "train", trained.metrics)
         trainer.save_state()
     if phases.evaluate and run.eval_dataset is not None:
@@ -179,9 +194,7 @@ def carry_out(
     if phases.predict:
         metrics |= predict_test_file(settings, run, trainer, phases.train)
     results.print_results(metrics)
-    if phases.train:
-        record.finish(folder)
-        results.print_next(folder, settings.data.validation_file)
+    results.print_best(trainer.state, arguments)
     return metrics
 
 
