@@ -79,7 +79,7 @@ def num_tokens(inputs: Inputs) -> int:
     return num_positions(inputs)
 
 
-def num_positions(inputs: Inputs) -> int:
+def num_positions(inputs: Any) -> int:
     """Positions computed, padding included; rows where there are no tokens."""
-    ids = inputs.get("input_ids")
+    ids = inputs.get("input_ids") if isinstance(inputs, Mapping) else None
     return ids.numel() if isinstance(ids, torch.Tensor) else num_rows(inputs)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from itertools import count
 from typing import Any
 
 import torch
@@ -160,17 +159,12 @@ class LoaderSource:
             yield self._step(epoch, index, batches, row)
 
     def _batches(self, epoch: int) -> Iterator[Any]:
-        """The batches of a pass. A loader that shuffles draws its order from the global generators: seeded before each
-        batch, it gives the same batches whether or not something was computed in between."""
+        """The batches of a pass. A loader that shuffles draws its order from the global generators: seeded between
+        them, it gives the same batches whatever was computed meanwhile."""
         seed_all(seed_for(self.assembly.seed, ORDER, epoch))
-        batches = iter(self.loader)
-        for number in count():
-            seed_all(seed_for(self.assembly.seed, COLLATION, epoch, number))
-            try:
-                batch = next(batches)
-            except StopIteration:
-                return
+        for number, batch in enumerate(self.loader, start=1):
             yield batch
+            seed_all(seed_for(self.assembly.seed, COLLATION, epoch, number))
 
     def _step(self, epoch: int, index: int, batches: list[Any], end_row: int) -> Step:
         row = end_row - sum(map(num_rows, batches))
