@@ -17,9 +17,10 @@ from torch import nn
 from .arguments.foreign import own_settings
 from .arguments.training_arguments import TrainingArguments, snapshot
 from .callbacks.handler import CallbackHandler
+from .callbacks.memory import EmptyCacheCallback
 from .checkpoint import weights
 from .checkpoint.export import export_model
-from .core.errors import SettingError, did_you_mean
+from .core.errors import SettingError
 from .core.progress import TrainerControl, TrainerState
 from .core.randomness import MODEL_INIT, kept, seed_all, seed_for
 from .core.types import IGNORED_LABEL, EvalLoopOutput, PredictionOutput, TrainOutput
@@ -35,12 +36,14 @@ from .optim.optimizers import build_optimizer, optimizer_class_and_kwargs
 from .optim.schedulers import make_scheduler
 from .run.data import batch_loader
 from .run.evaluation import computed, eval_loader, evaluated, length_of
-from .run.hooks import has_own_loss, takes
+from .run.hooks import has_own_loss, needs_argument, takes
 from .run.loss import counted, loss_by_function, native_loss, objective_for
+from .run.older_names import processing_class_from
 from .run.training import made_ready, prepare
-from .tracking import results
+from .tracking import card, results
 from .tracking.console import ConsoleCallback
 from .tracking.jsonl import JsonLinesCallback
+from .tracking.levels import message_level
 from .tracking.reporters import reporter_callbacks
 
 logger = logging.getLogger(__name__)
@@ -73,6 +76,7 @@ class Trainer:
     save_metrics = results.save_metrics
     save_state = results.save_state
     metrics_format = staticmethod(results.metrics_format)
+    create_model_card = card.create_model_card
 
     def __init__(
         self,
@@ -93,7 +97,9 @@ class Trainer:
     ) -> None:
         self.args = own_settings(args)
         self._held: TrainingArguments | None = None
-        self.processing_class = _newer_name(older, processing_class)
+        self._num_training_steps = 0
+        known = inspect.signature(Trainer.__init__).parameters
+        self.processing_class = processing_class_from(older, processing_class, known)
         self.model_init = model_init
         self.train_dataset, self.eval_dataset = train_dataset, eval_dataset
         self.compute_loss_func, self.compute_metrics = compute_loss_func, compute_metrics
@@ -147,6 +153,8 @@ class Trainer:
 
     def _make_handler(self, callbacks: list[Any]) -> CallbackHandler:
         defaults = [*reporter_callbacks(self.args.report_to), JsonLinesCallback(), ConsoleCallback()]
+        if self.args.torch_empty_cache_steps is not None:
+            defaults.append(EmptyCacheCallback())
         handler = CallbackHandler([*defaults, *callbacks], self.model, self.processing_class, *self.given_optimizers)
         handler.args, handler.state, handler.control = self.args, self.state, self.control
         return handler
@@ -156,7 +164,8 @@ class Trainer:
         assert self.model_init is not None
         with kept():
             seed_all(seed_for(self.settings.seed, MODEL_INIT))
-            model = self.model_init(trial) if takes(self.model_init, "trial") else self.model_init()
+            wants_trial = needs_argument(self.model_init) or takes(self.model_init, "trial")
+            model = self.model_init(trial) if wants_trial else self.model_init()
         if model is None:
             raise SettingError("model_init returned None; it must return a model.")
         return model
@@ -186,8 +195,8 @@ class Trainer:
         resume = older.pop("model_path", resume_from_checkpoint)
         if older:
             raise TypeError(f"train() takes no argument {next(iter(older))!r}.")
-        with kept(), self._begun(trial) as args, StopRequests() as stop:
-            loop = prepare(self, args, resume, stop, ignore_keys_for_eval)
+        with kept(), self._begun(trial) as (args, ready), StopRequests() as stop:
+            loop = prepare(self, args, resume, ready, stop, ignore_keys_for_eval)
             started, first_step, first_example = time.time(), self.state.global_step, self.state.num_examples_seen
             self.callback_handler.fire("on_train_begin")
             if args.eval_on_start and first_step == 0:
@@ -202,7 +211,7 @@ class Trainer:
         return TrainOutput(self.state.global_step, self.state.train_loss, metrics)
 
     @contextlib.contextmanager
-    def _begun(self, trial: Any) -> Iterator[TrainingArguments]:
+    def _begun(self, trial: Any) -> Iterator[tuple[TrainingArguments, contextlib.ExitStack]]:
         """A run with settings that stay what they are, and a model made ready; all of it taken back at the end."""
         args = self._held = snapshot(self.args)
         try:
@@ -212,8 +221,8 @@ class Trainer:
                 self._take_model(self.call_model_init(trial))
                 self.callback_handler.model = self.model
             self.is_in_train = True
-            with made_ready(self, args):
-                yield args
+            with message_level(args), made_ready(self, args) as ready:
+                yield args, ready
         except BaseException:
             self.callback_handler.fire("on_exception")
             raise
@@ -258,8 +267,10 @@ class Trainer:
         return (loss, outputs) if return_outputs else loss
 
     def compute_loss_context_manager(self) -> contextlib.AbstractContextManager[Any]:
-        """The precision in which losses are computed."""
-        return self.engine.autocast()
+        """The precision in which losses are computed, in training or in evaluation."""
+        args = self.settings
+        of_evaluation = "bf16" if args.bf16_full_eval else "fp16" if args.fp16_full_eval else None
+        return self.engine.autocast(None if self.model.training else of_evaluation)
 
     autocast_smart_context_manager = compute_loss_context_manager
 
@@ -270,8 +281,11 @@ class Trainer:
 
     def create_optimizer_and_scheduler(self, num_training_steps: int) -> None:
         """Sets `self.optimizer` and `self.lr_scheduler` where they are None."""
-        self.create_optimizer()
-        self.create_scheduler(num_training_steps, self.optimizer)
+        self._num_training_steps = num_training_steps
+        made = self.create_optimizer()
+        self.optimizer = made if self.optimizer is None else self.optimizer  # an override may only return it
+        made = self.create_scheduler(num_training_steps=num_training_steps, optimizer=self.optimizer)
+        self.lr_scheduler = made if self.lr_scheduler is None else self.lr_scheduler
 
     def create_optimizer(self, model: nn.Module | None = None) -> torch.optim.Optimizer:
         """The optimizer of the run, made of `args.optim` or `optimizer_cls_and_kwargs`."""
@@ -282,8 +296,10 @@ class Trainer:
         elif self.optimizer is None:
             self.optimizer = build_optimizer(
                 args.optim,
-                model or self.model,
+                model := model or self.model,
                 weight_decay=args.weight_decay,
+                decaying=self.get_decay_parameter_names(model),
+                warmup_steps=args.get_warmup_steps(self._num_training_steps),
                 **_optimizer_settings(args),
             )
         return self.optimizer
@@ -368,7 +384,8 @@ class Trainer:
         started = time.time()
         self.callback_handler.eval_dataloader = loader
         loss_only = None if description == "Prediction" or self.compute_metrics is not None else True
-        found = self.evaluation_loop(loader, description, loss_only, ignore_keys, metric_key_prefix=prefix)
+        with message_level(self.settings):
+            found = self.evaluation_loop(loader, description, loss_only, ignore_keys, metric_key_prefix=prefix)
         speed = results.speed_metrics(prefix, started, found.num_samples, length_of(loader))
         return found._replace(metrics={**(found.metrics or {}), **speed})
 
@@ -398,7 +415,7 @@ class Trainer:
 
     def log(self, logs: dict[str, float], start_time: float | None = None) -> None:
         """Adds numbers to the history of the run, and makes them known to the callbacks."""
-        logs = {**logs, "epoch": self.state.epoch}
+        logs["epoch"] = self.state.epoch  # into the dict itself: `evaluate` and `train` return it too
         if self.settings.include_num_input_tokens_seen != "no":
             logs["num_input_tokens_seen"] = self.state.num_input_tokens_seen
         self.state.log_history.append({**logs, "step": self.state.global_step})
@@ -468,18 +485,3 @@ def _optimizer_settings(args: TrainingArguments) -> dict[str, Any]:
         "eps": args.adam_epsilon,
         "optim_args": args.optim_args,
     }
-
-
-def _newer_name(older: dict[str, Any], processing_class: Any) -> Any:
-    """The processing class, also under the name it had; anything else unknown is refused."""
-    if "tokenizer" in older:
-        warnings.warn(
-            "Trainer(tokenizer=...) is called Trainer(processing_class=...) now.", FutureWarning, stacklevel=3
-        )
-        processing_class = older.pop("tokenizer") if processing_class is None else processing_class
-        older.pop("tokenizer", None)
-    if older:
-        known = [name for name in inspect.signature(Trainer.__init__).parameters if name not in ("self", "older")]
-        name = next(iter(older))
-        raise TypeError(f"Trainer takes no argument {name!r}.{did_you_mean(name, known)} It takes: {', '.join(known)}.")
-    return processing_class

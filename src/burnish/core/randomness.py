@@ -34,10 +34,18 @@ def generator_for(seed: int, purpose: str, *counters: int) -> torch.Generator:
 
 
 def seed_all(seed: int) -> None:
-    """Seeds the global generators of Python, numpy and torch (every device). `seed` has up to 64 bits."""
+    """Seeds the global generators of Python, numpy and torch (every device in use). `seed` has up to 64 bits.
+
+    Devices that were not used yet are left alone: torch would keep the call, with a stack trace, for each of them until
+    they are, which costs more than all the rest when it is done for every micro-batch.
+    """
     random.seed(seed)
     np.random.seed(seed & 0xFFFFFFFF)
-    torch.manual_seed(seed)
+    torch.default_generator.manual_seed(seed)
+    if torch.cuda.is_initialized():
+        torch.cuda.manual_seed_all(seed)
+    if torch.backends.mps.is_available():
+        torch.mps.manual_seed(seed)
 
 
 @contextlib.contextmanager

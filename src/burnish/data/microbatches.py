@@ -11,24 +11,35 @@ class Budget:
     """How much goes through the model at once.
 
     Args:
-        tokens: positions (rows × longest row) of a micro-batch at the most; a longer row goes alone.
+        tokens: positions of a micro-batch at the most; a longer row goes alone.
         call_cost: what one more micro-batch costs, in positions: the price of a pass over the weights and of its
             Python. Splitting pays when it saves more padding than this.
         rows: rows of a micro-batch at the most, or None.
+        padding_costs: positions are rows × longest row; False where padding is not computed, and positions are tokens.
     """
 
     tokens: int
     call_cost: int
     rows: int | None = None
+    padding_costs: bool = True
+
+    def positions(self, descending: Sequence[int], start: int, end: int) -> int:
+        """Positions that examples `start` to `end` make together; `descending` are all lengths, longest first."""
+        return (end - start) * descending[start] if self.padding_costs else sum(descending[start:end])
+
+    def allows(self, descending: Sequence[int], start: int, end: int) -> bool:
+        """Whether these examples may go through the model together."""
+        fits = end - start <= (self.rows or end)
+        return fits and (end - start == 1 or self.positions(descending, start, end) <= self.tokens)
 
 
 def cut(lengths: Sequence[int], budget: Budget) -> list[list[int]]:
     """Groups of example numbers, together every example once, that cost the least.
 
     Examples are taken from the longest to the shortest, so that each group pads to its first. Among all ways of
-    cutting that order within the budget, the one with the lowest sum of (rows × longest + call_cost) is found by
-    dynamic programming over the position of the last cut, in time (examples × rows of a group). Ties are broken by
-    position, so that equal lengths always give equal groups.
+    cutting that order within the budget, the one with the lowest sum of (positions + call_cost) is found by dynamic
+    programming over the position of the last cut, in time (examples × rows of a group). Ties are broken by position,
+    so that equal lengths always give equal groups.
     """
     order = sorted(range(len(lengths)), key=lambda i: (-lengths[i], i))
     descending = [lengths[i] for i in order]
@@ -36,7 +47,7 @@ def cut(lengths: Sequence[int], budget: Budget) -> list[list[int]]:
     start_of = [0] * (len(order) + 1)
     for end in range(1, len(order) + 1):
         cost[end], start_of[end] = min(
-            (cost[start] + (end - start) * descending[start] + budget.call_cost, start)
+            (cost[start] + budget.positions(descending, start, end) + budget.call_cost, start)
             for start in _starts(end, descending, budget)
         )
     groups = []
@@ -50,10 +61,6 @@ def cut(lengths: Sequence[int], budget: Budget) -> list[list[int]]:
 def _starts(end: int, descending: Sequence[int], budget: Budget) -> range:
     """Where a group that ends before `end` may start: at its last example, or earlier while it fits."""
     start = end - 1
-    while start > 0 and _fits(end - start + 1, descending[start - 1], budget):
+    while start > 0 and budget.allows(descending, start - 1, end):
         start -= 1
     return range(start, end)
-
-
-def _fits(rows: int, longest: int, budget: Budget) -> bool:
-    return rows * longest <= budget.tokens and (budget.rows is None or rows <= budget.rows)

@@ -72,7 +72,8 @@ def is_label(name: str) -> bool:
 
 def as_tensor(name: str, values: list[Any], pad: Pad | None = None) -> torch.Tensor:
     """One tensor of a column's values, one a row. Labels become int64, or float32 if they have fractions."""
-    tensors = [_tensor(name, value, i) for i, value in enumerate(values)]
+    whole = _at_once(values)
+    tensors = [_tensor(name, value, i) for i, value in enumerate(values)] if whole is None else list(whole)
     uneven = next((i for i, tensor in enumerate(tensors) if tensor.shape != tensors[0].shape), None)
     if pad is not None and all(tensor.ndim == 1 and _is_whole(tensor) for tensor in tensors):
         stacked = pad(name, tensors)
@@ -160,6 +161,25 @@ def _is_text(values: list[Any]) -> bool:
     while isinstance(value, (list, tuple)) and value:
         value = value[0]
     return isinstance(value, (str, bytes))
+
+
+def _at_once(values: list[Any]) -> torch.Tensor | None:
+    """Numbers, or lists of numbers of one length, as one tensor in one call: what most columns are, and several times
+    faster than row by row. None for anything else."""
+    first = values[0]
+    if type(first) is list:
+        if not first or type(first[0]) not in _NUMBERS:
+            return None
+        even = all(type(value) is list and len(value) == len(first) for value in values)
+    else:
+        even = all(type(value) in _NUMBERS for value in values)
+    try:
+        return torch.tensor(values) if even else None
+    except (TypeError, ValueError, RuntimeError):
+        return None  # row by row, the row that is wrong is found
+
+
+_NUMBERS = (int, float, bool)
 
 
 def _tensor(name: str, value: Any, position: int) -> torch.Tensor:

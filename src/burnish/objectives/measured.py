@@ -16,7 +16,7 @@ import torch
 from torch import nn
 
 from burnish.core.randomness import kept, seed_all
-from burnish.core.types import Counts
+from burnish.core.types import Counts, MicroBatch
 
 
 @dataclass(frozen=True)
@@ -54,15 +54,14 @@ def rounding(model: nn.Module) -> float:
     return 1e-3 if kinds <= {torch.float32, torch.float64} else 3e-2
 
 
-def unlike(rows: Sequence[Counts]) -> tuple[int, int] | None:
-    """Two examples whose counts differ most, so that the candidates can be told apart; any two where all are alike;
+def unlike(examples: Sequence[MicroBatch]) -> tuple[int, int] | None:
+    """Two examples, each collated alone, that differ most in labels, and in length where labels do not tell them apart;
     None where there are no two with a target each."""
-    usable = [i for i, counts in enumerate(rows) if counts.labels > 0 and counts.next_labels > 0]
+    usable = [i for i, one in enumerate(examples) if one.counts.labels > 0 and one.counts.next_labels > 0]
     if len(usable) < 2:
         return None
-    fewest = min(usable, key=lambda i: rows[i].labels)
-    most = max(usable, key=lambda i: rows[i].labels)
-    return (fewest, most) if fewest != most else (usable[0], usable[1])
+    ranked = sorted(usable, key=lambda i: (examples[i].counts.labels, examples[i].num_tokens))
+    return ranked[0], ranked[-1]
 
 
 @contextlib.contextmanager

@@ -58,7 +58,7 @@ class NativeLoss:
 
     def smoothed(self, outputs: Any, labels: torch.Tensor) -> torch.Tensor:
         """Cross-entropy of (…, classes) logits with smoothed whole-number labels, a mean over targets."""
-        logits = outputs["logits"] if isinstance(outputs, Mapping) else getattr(outputs, "logits", None)
+        logits = _field(outputs, "logits")
         if logits is None or labels.is_floating_point():
             raise SettingError(
                 "label_smoothing_factor needs a model that returns `logits` and labels that are class numbers; set "

@@ -65,8 +65,8 @@ class LossOf:
     def _divides(self, model: nn.Module, batch: MicroBatch) -> bool:
         """Whether the loss halves when the number of targets it is told doubles."""
         number = torch.tensor(max(1, self.weight(batch)), device=_device_of(batch.inputs))
-        once = float(self.compute(model, _given(batch.inputs), number))
-        twice = float(self.compute(model, _given(batch.inputs), number * 2))
+        once = float(self.compute(model, _given(batch.inputs), number).detach())
+        twice = float(self.compute(model, _given(batch.inputs), number * 2).detach())
         return abs(once - 2 * twice) <= rounding(model) * abs(once) and once != 0.0
 
     def _with(self, finding: Finding, name: str) -> LossOf:
@@ -91,11 +91,20 @@ def expected_mean(shifts_labels: bool, is_regression: bool) -> str:
     return "next_labels" if shifts_labels else "labels"
 
 
+def loss_of(objective: LossOf, model: nn.Module, batch: MicroBatch) -> float:
+    """The mean loss of a batch, without dropout."""
+    with undisturbed(model):
+        return float(objective.mean_loss(model, batch).detach())
+
+
+def close(one: float, other: float, model: nn.Module) -> bool:
+    """Whether two losses are the same up to rounding; NaN counts as the same as anything."""
+    return abs(one - other) <= rounding(model) * max(abs(one), abs(other)) or one != one
+
+
 def agree(objective: LossOf, model: nn.Module, one: MicroBatch, other: MicroBatch) -> bool:
     """Whether two ways of making a batch of the same examples have the same loss, up to rounding."""
-    with undisturbed(model):
-        a, b = (float(objective.mean_loss(model, batch).detach()) for batch in (one, other))
-    return abs(a - b) <= rounding(model) * max(abs(a), abs(b)) or a != a
+    return close(loss_of(objective, model, one), loss_of(objective, model, other), model)
 
 
 def _given(inputs: Inputs) -> Inputs:

@@ -12,6 +12,8 @@ from burnish.core.progress import stateful
 from burnish.evaluation.best import is_better, metric_value
 from burnish.optim.schedulers import needs_metric
 
+from .hooks import overridden, takes
+
 if TYPE_CHECKING:
     from burnish.trainer import Trainer
 
@@ -35,6 +37,7 @@ class RunActions:
         self.ignore_keys = ignore_keys
         self.output_dir = Path(args.output_dir)
         self._last_saved: int | None = None
+        self._by_metric = trainer.lr_scheduler is not None and needs_metric(trainer.lr_scheduler)
         self.failed_save: CheckpointError | None = None
 
     def log(self, logs: dict[str, float]) -> None:
@@ -44,15 +47,13 @@ class RunActions:
         return self.trainer._get_learning_rate()
 
     def advance_schedule(self) -> None:
-        scheduler = self.trainer.lr_scheduler
-        if scheduler is not None and not needs_metric(scheduler):
-            scheduler.step()
+        if self.trainer.lr_scheduler is not None and not self._by_metric:
+            self.trainer.lr_scheduler.step()
 
     def evaluate(self) -> bool:
         metrics = self.trainer.evaluate(ignore_keys=self.ignore_keys)
-        scheduler = self.trainer.lr_scheduler
-        if scheduler is not None and needs_metric(scheduler):
-            scheduler.step(metric_value(metrics, self.args.metric_for_best_model or "loss"))
+        if self._by_metric:
+            self.trainer.lr_scheduler.step(metric_value(metrics, self.args.metric_for_best_model or "loss"))
         return self._is_best(metrics) and self._keeps_best()
 
     def _keeps_best(self) -> bool:
@@ -100,7 +101,16 @@ class RunActions:
             position=self.position,
             run_id=self.run_id,
             only_model=self.args.save_only_model,
+            write_model=self._write_model if overridden(trainer, "save_model") else None,
         )
+
+    def _write_model(self, folder: Path) -> None:
+        """By the user's own `save_model`."""
+        save_model = self.trainer.save_model
+        if takes(save_model, "_internal_call"):
+            save_model(str(folder), _internal_call=True)
+        else:
+            save_model(str(folder))
 
     def _retire(self) -> None:
         best = self.trainer.state.best_model_checkpoint

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -13,9 +13,10 @@ from burnish.core.types import Inputs, MicroBatch
 from burnish.data.assembly import Assembly, Rows
 from burnish.data.counting import LabelCounter, num_rows
 from burnish.data.sources import PlannedSource, sample_of
+from burnish.models.padding_free import PaddingFree
 from burnish.objectives.measured import unlike
 from burnish.objectives.native import NativeLoss
-from burnish.objectives.objective import LossOf, agree, expected_mean
+from burnish.objectives.objective import LossOf, agree, close, expected_mean, loss_of
 
 from .data import Source
 from .hooks import overridden, takes
@@ -80,33 +81,69 @@ def counted(trainer: Trainer, inputs: Inputs) -> MicroBatch:
     return MicroBatch(inputs, tuple(range(rows)), LabelCounter(tuple(trainer.label_names))(inputs), rows, rows)
 
 
-def settled(trainer: Trainer, source: Source, objective: LossOf) -> tuple[Source, LossOf]:
-    """The source and the objective after both were tried out on two examples of the data."""
+@dataclass(frozen=True)
+class Settled:
+    """What was found out on two examples before the first step."""
+
+    source: Source
+    objective: LossOf
+    padding_free: PaddingFree | None = None
+    """How the layers compute real tokens only, where the model can be computed that way."""
+
+
+def settle(trainer: Trainer, args: Any, source: Source, objective: LossOf) -> Settled:
+    """Tries out, on two examples of the data, each way of computing a step that the run may take.
+
+    What the loss is a mean over decides how micro-batches add up; cutting padding away and computing real tokens only
+    must leave the loss what it is. Streams and a user's loaders are not read ahead, so nothing is tried out there.
+    """
     if not isinstance(source, PlannedSource):
-        return source, objective
+        return Settled(source, objective)
     rows = _two_unlike(sample_of(source), source.assembly)
     if rows is None:
-        return source, objective
-    model = trainer.model
+        return Settled(source, objective)
     batch = _on_device(trainer, source.assembly.micro_batch(rows))
-    objective = objective.settled_on(model, *_alone(source.assembly, batch), batch)
+    objective = objective.settled_on(trainer.model, *_alone(source.assembly, batch), batch)
     assembly = source.assembly.whole() if objective.rows_interact else source.assembly
     plain = _on_device(trainer, replace(source.assembly, trim=False).micro_batch(rows))
-    if plain.num_positions != batch.num_positions and not agree(objective, model, batch, plain):
+    if plain.num_positions != batch.num_positions and not agree(objective, trainer.model, batch, plain):
         logger.warning(
             "%s gives another loss when the padding that the data brought along is cut away: its loss depends on "
             "padding. The padding stays. Tokenise without padding to be independent of it.",
             trainer.facts.name,
         )
-        assembly = replace(assembly, trim=False)
-    if assembly is source.assembly:
-        return source, objective
-    return PlannedSource(source.dataset, source.plan, assembly, source.loading), objective
+        assembly, batch = replace(assembly, trim=False), plain
+    free = _padding_free(trainer, args, objective, batch)
+    if free is not None and assembly.budget is not None:
+        assembly = replace(assembly, budget=replace(assembly.budget, padding_costs=False))
+    return Settled(PlannedSource(source.dataset, source.plan, assembly, source.loading), objective, free)
+
+
+def _padding_free(trainer: Trainer, args: Any, objective: LossOf, batch: MicroBatch) -> PaddingFree | None:
+    """The model computed without padding, if that is asked for, possible, and gives the same loss."""
+    on_cpu = trainer.engine.device.type == "cpu"
+    wanted = on_cpu if args.padding_free is None else args.padding_free
+    free = PaddingFree.of(trainer.model) if wanted and not args.torch_compile else None
+    if free is None:
+        return None
+    plain = loss_of(objective, trainer.model, batch)
+    with free.on():
+        without_padding = loss_of(objective, trainer.model, batch)
+    if free.attentions == 0:
+        return None  # the two have one length, or the attention of the model cannot be exchanged
+    if not close(plain, without_padding, trainer.model):
+        logger.warning(
+            "%s gives another loss (%.6g, not %.6g) when its layers leave padding out; they compute it too.",
+            trainer.facts.name,
+            without_padding,
+            plain,
+        )
+        return None
+    return free
 
 
 def _two_unlike(rows: Rows, assembly: Assembly) -> Rows | None:
-    counts = [assembly.micro_batch([row]).counts for row in rows]
-    pair = unlike(counts)
+    pair = unlike([assembly.micro_batch([row]) for row in rows])
     return None if pair is None else [rows[pair[0]], rows[pair[1]]]
 
 

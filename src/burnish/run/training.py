@@ -29,7 +29,7 @@ from .actions import RunActions
 from .data import Source, length_of_run, position_of, source_for
 from .evaluation import check_eval_data
 from .hooks import overridden, takes
-from .loss import objective_for, settled
+from .loss import objective_for, settle
 
 if TYPE_CHECKING:
     from burnish.trainer import Trainer
@@ -38,22 +38,28 @@ logger = logging.getLogger(__name__)
 
 
 @contextlib.contextmanager
-def made_ready(trainer: Trainer, args: Any) -> Iterator[None]:
-    """The model as the settings want it in training; all of it taken back at the end."""
+def made_ready(trainer: Trainer, args: Any) -> Iterator[contextlib.ExitStack]:
+    """The model as the settings want it in training, and a stack for what follows; all of it taken back at the end."""
     recomputing = bool(args.gradient_checkpointing)
     with (
         setup.tf32(args.tf32),
         setup.determinism(args.full_determinism),
         setup.gradient_checkpointing(trainer.model, recomputing, args.gradient_checkpointing_kwargs),
         noisy_embeddings(trainer.model, args.neftune_noise_alpha),
+        contextlib.ExitStack() as ready,
     ):
-        yield
+        yield ready
 
 
 def prepare(
-    trainer: Trainer, args: Any, resume: str | bool | None, stop: StopRequest, ignore_keys: list[str] | None
+    trainer: Trainer,
+    args: Any,
+    resume: str | bool | None,
+    ready: contextlib.ExitStack,
+    stop: StopRequest,
+    ignore_keys: list[str] | None,
 ) -> TrainingLoop:
-    """A loop that is ready to run.
+    """A loop that is ready to run. What is changed for the run alone is put on `ready`.
 
     Raises:
         DataError: the data cannot be trained on.
@@ -75,11 +81,14 @@ def prepare(
         _restore(trainer, checkpoint, position)
     run = run_id.run_of(checkpoint) if checkpoint is not None else run_id.new_run_id()
     run_id.begin_run(args.output_dir, run)
-    source, trainer.objective = settled(trainer, source, objective_for(trainer))
+    settled = settle(trainer, args, source, objective_for(trainer))
+    trainer.objective = settled.objective
+    if settled.padding_free is not None:
+        ready.enter_context(settled.padding_free.on())
     if args.torch_compile:
         trainer.model_wrapped = setup.compiled(trainer.model, args.torch_compile_backend, args.torch_compile_mode)
     return TrainingLoop(
-        source=source,
+        source=settled.source,
         runner=_runner(trainer, args),
         window=LossWindow(trainer.engine.device, trainer.state),
         state=trainer.state,

@@ -19,7 +19,15 @@ class StepFields:
     token_budget: int | None = field(
         default=None,
         metadata=about(
-            "Tokens, padding included, that go through the model at once. Not given: chosen for the device."
+            "Tokens that go through the model at once, padding included where it is computed. Not given: chosen for "
+            "the device."
         ),
     )
     trim_padding: bool = field(default=True, metadata=about("Cut away padding that the data brought along."))
+    padding_free: bool | None = field(
+        default=None,
+        metadata=about(
+            "Let the layers of the model compute real tokens only, where two examples show that the loss stays the "
+            "same. Not given: on the CPU. On other devices the host reads the attention mask of each micro-batch."
+        ),
+    )

@@ -1,0 +1,236 @@
+"""Layers that compute real tokens only.
+
+A padded batch goes through embeddings and head as it is. In between, the stack of layers sees its real tokens end to
+end, as one row (1, tokens, hidden): matrix products, norms and activations do no work for padding. Attention alone
+needs the rows apart; there queries, keys and values are put back into (batch, heads, length, …), which is cheap, and
+the model's own mask applies unchanged. So every head works as before, and no token sees another row.
+
+The attention of transformers is exchanged through its public `AttentionInterface`. Whether a model may be computed this
+way is not read off its code: the run tries it on two of its rows first.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import weakref
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import nn
+
+from .contract import forward_arguments, without_adapters
+
+ATTENTION = "burnish_padding_free"
+"""Name under which the attention is known to transformers while it is in use."""
+
+LIKE_LENGTH = 0.75
+"""Rows go through attention together while the shortest is at least this share of the longest."""
+
+LEAST_PADDING = 0.04
+"""Share of padding below which rearranging costs more than it saves."""
+
+
+@dataclass(frozen=True)
+class Rows:
+    """Neighbouring rows of a batch that attention takes together: rows `first` to `last`, cut at `length`."""
+
+    first: int
+    last: int
+    length: int
+    tokens: slice
+    """Where their tokens are among the packed ones."""
+    index: torch.Tensor
+    """Places of their real tokens in (rows × length) laid out flat, int64."""
+
+    def apart(self, packed: torch.Tensor) -> torch.Tensor:
+        """(1, heads, all tokens, head size) to (rows, heads, length, head size), zero where there is padding."""
+        own = packed[0, :, self.tokens].transpose(0, 1)  # (tokens, heads, head size)
+        flat = own.new_zeros((self.last - self.first) * self.length, *own.shape[1:])
+        return flat.index_copy(0, self.index, own).unflatten(0, (-1, self.length)).transpose(1, 2)
+
+    def together(self, output: torch.Tensor) -> torch.Tensor:
+        """(rows, length, heads, head size) to (tokens, heads, head size)."""
+        return output.flatten(0, 1).index_select(0, self.index)
+
+    def mask(self, mask: torch.Tensor) -> torch.Tensor:
+        """Their part of an attention mask (batch or 1, heads or 1, length, length)."""
+        rows = mask if mask.shape[0] == 1 else mask[self.first : self.last]
+        return rows[..., : self.length, : self.length]
+
+
+@dataclass(frozen=True)
+class Packing:
+    """Where the real tokens of a padded batch are."""
+
+    index: torch.Tensor
+    """Places of real tokens in the batch laid out flat, (tokens,), int64."""
+    rows: int
+    length: int
+    groups: tuple[Rows, ...]
+
+    def pack(self, padded: torch.Tensor) -> torch.Tensor:
+        """(batch or 1, length, …) to (1, tokens, …)."""
+        padded = padded.expand(self.rows, *padded.shape[1:])
+        return padded.flatten(0, 1).index_select(0, self.index).unsqueeze(0)
+
+    def unpack(self, packed: torch.Tensor) -> torch.Tensor:
+        """(1, tokens, …) to (batch, length, …), zero where there is padding."""
+        flat = packed.new_zeros(self.rows * self.length, *packed.shape[2:])
+        return flat.index_copy(0, self.index, packed[0]).unflatten(0, (self.rows, self.length))
+
+
+def packing_of(mask: Any, hidden: torch.Tensor) -> Packing | None:
+    """The packing of a batch with a 4-dimensional attention mask; None where there is little padding, or no such mask.
+
+    A token is real if it may attend to itself: the diagonal of the mask, causal or not. Reads the mask on the host.
+    """
+    rows, length = hidden.shape[:2]
+    if not isinstance(mask, torch.Tensor) or mask.dim() != 4 or mask.shape[-2:] != (length, length):
+        return None
+    diagonal = mask[:, 0].diagonal(dim1=-2, dim2=-1)
+    real = (diagonal if diagonal.dtype == torch.bool else diagonal == 0).expand(rows, length)
+    index = real.flatten().nonzero().squeeze(1)
+    if index.numel() == 0 or index.numel() > (1 - LEAST_PADDING) * rows * length:
+        return None
+    return Packing(index, rows, length, tuple(_groups(real, index)))
+
+
+def _groups(real: torch.Tensor, index: torch.Tensor) -> Iterator[Rows]:
+    """Neighbouring rows of like length together. Micro-batches come sorted by length, so these are few."""
+    length = real.shape[1]
+    ends = [int(end) for end in (real * torch.arange(1, length + 1, device=real.device)).amax(1)]
+    counts = real.sum(1).tolist()
+    first, token = 0, 0
+    while first < len(ends):
+        last, longest = first + 1, max(ends[first], 1)
+        while last < len(ends) and LIKE_LENGTH * longest <= ends[last] <= longest:
+            last += 1
+        tokens = slice(token, token + sum(counts[first:last]))
+        row, column = index[tokens] // length - first, index[tokens] % length
+        yield Rows(first, last, longest, tokens, row * longest + column)
+        first, token = last, tokens.stop
+
+
+class PaddingFree:
+    """Lets the layers of a model compute real tokens only, while it is `on`."""
+
+    def __init__(self, model: nn.Module, layers: nn.ModuleList) -> None:
+        self.model, self.layers = model, layers
+        self.attentions = 0
+        """Calls of the exchanged attention with packed tokens: none means that the model does not use it."""
+        self._names = forward_arguments(layers[0])[0]
+        self._packing: Packing | None = None
+        self._wanted = True
+
+    @classmethod
+    def of(cls, model: nn.Module) -> PaddingFree | None:
+        """For a model of transformers with one stack of layers and exchangeable attention; None for others."""
+        base = without_adapters(model)
+        config = getattr(base, "config", None)
+        number = getattr(config, "num_hidden_layers", None)
+        stacks = [m for m in base.modules() if isinstance(m, nn.ModuleList) and len(m) == number and _one_kind(m)]
+        if getattr(config, "is_encoder_decoder", False) or len(stacks) != 1:
+            return None
+        if getattr(config, "_attn_implementation", None) != "sdpa" or not hasattr(base, "set_attn_implementation"):
+            return None
+        return cls(base, stacks[0])
+
+    @contextlib.contextmanager
+    def on(self) -> Iterator[None]:
+        """Computes without padding inside the context."""
+        _register()
+        outer = [module for module in self.model.modules() if self._holds_layers(module)]
+        handles = [module.register_forward_pre_hook(self._look_at_call, with_kwargs=True) for module in outer]
+        handles += [layer.register_forward_pre_hook(self._before, with_kwargs=True) for layer in self.layers]
+        handles.append(self.layers[-1].register_forward_hook(self._after))
+        for module in self.layers.modules():
+            _owners[module] = self
+        config: Any = self.model.config
+        before = config._attn_implementation
+        self.model.set_attn_implementation(ATTENTION)  # type: ignore[operator]
+        try:
+            yield
+        finally:
+            self.model.set_attn_implementation(before)  # type: ignore[operator]
+            for handle in handles:
+                handle.remove()
+            for module in self.layers.modules():
+                _owners.pop(module, None)
+            self._packing = None
+
+    def attend(self, module: nn.Module, query: Any, key: Any, value: Any, mask: Any, **options: Any) -> Any:
+        """The attention of a layer: (1, heads, tokens, head size) packed, or rows as they are."""
+        from transformers.integrations.sdpa_attention import sdpa_attention_forward
+
+        packing = self._packing
+        if packing is None or query.shape[0] != 1 or query.shape[2] != packing.index.numel():
+            return sdpa_attention_forward(module, query, key, value, mask, **options)
+        self.attentions += 1
+        outputs, weights = [], None
+        for rows in packing.groups:
+            apart = [rows.apart(part) for part in (query, key, value)]
+            output, weights = sdpa_attention_forward(module, *apart, rows.mask(mask), **options)
+            outputs.append(rows.together(output))
+        return torch.cat(outputs).unsqueeze(0), weights
+
+    def _holds_layers(self, module: nn.Module) -> bool:
+        return module is not self.layers and any(part is self.layers for part in module.modules())
+
+    def _look_at_call(self, module: nn.Module, args: Any, kwargs: dict[str, Any]) -> None:
+        """Somebody who asks for all hidden states or attention weights gets them with their padding."""
+        config = getattr(module, "config", None)
+        asked = ("output_hidden_states", "output_attentions")
+        if any(kwargs.get(name, getattr(config, name, False)) for name in asked):
+            self._wanted = False
+
+    def _before(self, layer: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        given = {**dict(zip(self._names, args, strict=False)), **kwargs}
+        if layer is self.layers[0]:
+            cached = any(given.get(name) is not None for name in ("cache", "past_key_values", "layer_past"))
+            apart = cached or not self._wanted
+            self._packing = None if apart else packing_of(given.get("attention_mask"), given[self._names[0]])
+        if self._packing is None:
+            return None
+        return (), {name: value if name == "attention_mask" else self._packed(value) for name, value in given.items()}
+
+    def _packed(self, value: Any) -> Any:
+        """Whatever has one entry a token, packed; the hidden states of later layers are so already."""
+        assert self._packing is not None
+        if isinstance(value, tuple):
+            return tuple(map(self._packed, value))
+        if not isinstance(value, torch.Tensor) or value.dim() not in (2, 3):
+            return value
+        rows, length = value.shape[:2]
+        return (
+            self._packing.pack(value) if length == self._packing.length and rows in (1, self._packing.rows) else value
+        )
+
+    def _after(self, layer: nn.Module, args: Any, output: Any) -> Any:
+        packing, self._wanted = self._packing, True
+        if packing is None:
+            return output
+        if isinstance(output, tuple):
+            return (packing.unpack(output[0]), *output[1:])
+        return packing.unpack(output)
+
+
+_owners: weakref.WeakKeyDictionary[nn.Module, PaddingFree] = weakref.WeakKeyDictionary()
+
+
+def _attention(module: nn.Module, query: Any, key: Any, value: Any, attention_mask: Any, **options: Any) -> Any:
+    """What transformers calls; the module says whose it is."""
+    return _owners[module].attend(module, query, key, value, attention_mask, **options)
+
+
+def _register() -> None:
+    from transformers import AttentionInterface, AttentionMaskInterface
+    from transformers.masking_utils import sdpa_mask
+
+    AttentionInterface.register(ATTENTION, _attention)
+    AttentionMaskInterface.register(ATTENTION, sdpa_mask)
+
+
+def _one_kind(stack: nn.ModuleList) -> bool:
+    return len({type(layer) for layer in stack}) == 1
