@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 import traceback
 from collections.abc import Callable, Sequence
@@ -44,10 +45,14 @@ def main(argv: Sequence[str] | None = None) -> int:
             return _dispatch(words)
     except SettingError as error:
         return _explained(error, MISUSED, debug)
+    except BrokenPipeError:  # whoever read the output, such as `head`, has enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return FAILED
     except (UserError, NonFiniteError, OSError) as error:
         return _explained(error, FAILED, debug)
     except KeyboardInterrupt:
-        complain("\nInterrupted. The same command goes on from the last checkpoint.")
+        trains = words and words[0] in ("train", "demo")
+        complain("Interrupted." + (" The same command goes on from the last checkpoint." if trains else ""))
         return INTERRUPTED
     except ValueError as error:
         return _explained(error, FAILED, debug, " (--debug shows where this arose.)")
