@@ -35,20 +35,35 @@ def gradient_checkpointing(model: nn.Module, enabled: bool, options: dict[str, A
     if not enabled:
         yield
         return
-    enable = getattr(model, "gradient_checkpointing_enable", None)
+    enable = _method(model, "checkpointing_enable")
     if enable is None:
         raise SettingError(
             f"gradient_checkpointing is set, but {type(model).__name__} has no `gradient_checkpointing_enable`. Leave "
             "the setting out, or give the model that method."
         )
-    was_enabled = bool(getattr(model, "is_gradient_checkpointing", False))
-    enable(gradient_checkpointing_kwargs={"use_reentrant": False, **(options or {})})
+    was_enabled = _recomputes(model)
+    enable({"use_reentrant": False, **(options or {})})
     with _inputs_requiring_gradients(model):
         try:
             yield
         finally:
-            if not was_enabled:
-                model.gradient_checkpointing_disable()  # type: ignore[operator]
+            disable = _method(model, "checkpointing_disable")
+            if disable is not None and not was_enabled:
+                disable()
+            # transformers makes the embeddings' output require a gradient, and leaves it so
+            forget = getattr(model, "disable_input_require_grads", None)
+            if forget is not None:
+                forget()
+
+
+def _method(model: nn.Module, name: str) -> Any:
+    """A model's method by its newer name, or by the older one that warns where the newer is there."""
+    return getattr(model, f"activation_{name}", None) or getattr(model, f"gradient_{name}", None)
+
+
+def _recomputes(model: nn.Module) -> bool:
+    newer = getattr(model, "is_activation_checkpointing", None)
+    return bool(getattr(model, "is_gradient_checkpointing", False) if newer is None else newer)
 
 
 @contextlib.contextmanager
