@@ -51,3 +51,9 @@ def adapter_folders(folder: Path) -> list[Path]:
         return []
     places = [folder, *sorted(path for path in folder.iterdir() if path.is_dir())]
     return [place for place in places if any((place / name).is_file() for name in ADAPTER_WEIGHTS)]
+
+
+def holds_weights(folder: Path) -> bool:
+    """Whether a folder has weights of a model or of adapters."""
+    names = (WEIGHTS, WEIGHTS_INDEX, OLD_WEIGHTS, OLD_WEIGHTS_INDEX)
+    return bool(adapter_folders(folder)) or any((folder / name).is_file() for name in names)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import random
 import shutil
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -44,6 +44,8 @@ class Snapshot:
     """What decides which examples a step holds (see `refuse_if_changed`)."""
     only_model: bool = False
     """Leaves out optimizer, scheduler and scaler."""
+    write_model: Callable[[Path], None] | None = None
+    """A user's own way to write the model into a folder. Weights that it does not write are added."""
     weights: dict[str, torch.Tensor] | None = None
     """Copies of the model's ``state_dict()``; the model's own tensors where they are not given."""
 
@@ -100,8 +102,11 @@ def _root(error: BaseException) -> BaseException:
 
 
 def _write_parts(folder: Path, snapshot: Snapshot) -> None:
-    weights.save_weights(snapshot.model, folder, state=snapshot.weights)
-    save_processing_class(snapshot.processing_class, folder)
+    if snapshot.write_model is not None:
+        snapshot.write_model(folder)
+    if snapshot.write_model is None or not layout.holds_weights(folder):
+        weights.save_weights(snapshot.model, folder, state=snapshot.weights)
+        save_processing_class(snapshot.processing_class, folder)
     if not snapshot.only_model:
         parts = (
             (layout.OPTIMIZER, snapshot.optimizer),

@@ -28,10 +28,12 @@ class Precision:
         if self.name == "fp16":
             self.scaler = torch.amp.GradScaler(self.device_type)
 
-    def autocast(self, device: torch.device) -> contextlib.AbstractContextManager[Any]:
-        if self.name not in _TYPES:
+    def autocast(self, device: torch.device, name: str | None = None) -> contextlib.AbstractContextManager[Any]:
+        """Mixed precision of this kind, or of another by name."""
+        name = name or self.name
+        if name not in _TYPES:
             return contextlib.nullcontext()
-        return torch.autocast(device.type, dtype=_TYPES[self.name])
+        return torch.autocast(device.type, dtype=_TYPES[name])
 
     def scaled(self, loss: torch.Tensor) -> torch.Tensor:
         return loss if self.scaler is None else self.scaler.scale(loss)

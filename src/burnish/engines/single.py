@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import logging
 from collections.abc import Mapping
 from functools import cached_property
 from typing import Any
@@ -13,6 +14,8 @@ from torch import nn
 from burnish.core.errors import SettingError
 
 from .precision import Precision
+
+logger = logging.getLogger(__name__)
 
 
 class SingleEngine:
@@ -47,9 +50,9 @@ class SingleEngine:
             return type(inputs)(*values) if hasattr(inputs, "_fields") else type(inputs)(values)
         return inputs
 
-    def autocast(self) -> contextlib.AbstractContextManager[Any]:
-        """The precision in which losses are computed."""
-        return self.precision.autocast(self.device)
+    def autocast(self, name: str | None = None) -> contextlib.AbstractContextManager[Any]:
+        """The precision in which losses are computed: that of the run, or another by name."""
+        return self.precision.autocast(self.device, name)
 
     def backward(self, loss: torch.Tensor) -> None:
         self.precision.scaled(loss).backward()  # type: ignore[no-untyped-call]
@@ -90,9 +93,16 @@ class SingleEngine:
         """An `accelerate.Accelerator` on the same device, for code that asks the trainer for one."""
         from accelerate import Accelerator
 
-        accelerator = Accelerator(cpu=self.device.type == "cpu", mixed_precision=self.precision.name)
-        if self.precision.scaler is not None:
-            accelerator.scaler = self.precision.scaler
+        try:
+            accelerator = Accelerator(cpu=self.device.type == "cpu", mixed_precision=self.precision.name)
+        except ValueError:  # its state is one for the process, and another trainer has set it
+            accelerator = Accelerator()
+            logger.warning(
+                "accelerate was set up in this process before, with mixed_precision=%r on %s, and stays so: of "
+                "trainer.accelerator, `autocast` and `device` are those. The trainer itself computes in %r on %s.",
+                *(accelerator.mixed_precision, accelerator.device, self.precision.name, self.device),
+            )
+        accelerator.scaler = self.precision.scaler
         return accelerator
 
 

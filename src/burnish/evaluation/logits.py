@@ -45,7 +45,7 @@ def logits_of(outputs: Any, labels_given: bool, ignore_keys: Iterable[str] = SEL
     """
     if isinstance(outputs, (torch.Tensor, np.ndarray)):
         return _detached(outputs)
-    if isinstance(outputs, (tuple, list)):
+    if isinstance(outputs, (tuple, list)) and not hasattr(outputs, "_fields"):
         found = list(outputs)
         if labels_given and found and _is_loss(found[0]):
             found = found[1:]
@@ -61,6 +61,8 @@ def logits_of(outputs: Any, labels_given: bool, ignore_keys: Iterable[str] = SEL
 def _named(outputs: Any) -> Mapping[str, Any]:
     if isinstance(outputs, Mapping):
         return outputs
+    if hasattr(outputs, "_asdict"):
+        return outputs._asdict()  # a NamedTuple has names
     if dataclasses.is_dataclass(outputs):
         return {field.name: getattr(outputs, field.name) for field in dataclasses.fields(outputs)}
     return {}

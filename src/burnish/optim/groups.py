@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from typing import Any
 
 from torch import nn
@@ -26,13 +27,18 @@ def decay_parameter_names(model: nn.Module) -> list[str]:
     ]
 
 
-def parameter_groups(model: nn.Module, weight_decay: float) -> list[dict[str, Any]]:
+def parameter_groups(
+    model: nn.Module, weight_decay: float, decaying: Iterable[str] | None = None
+) -> list[dict[str, Any]]:
     """Two groups of the trainable parameters: those that decay by `weight_decay`, then those that do not.
 
     Each is in the order of ``named_parameters()``, and both exist even if empty: an optimizer numbers its state by this
     order, so states can be exchanged with an optimizer that transformers made.
+
+    Args:
+        decaying: names of the parameters that decay; those of `decay_parameter_names` where they are not given.
     """
-    decaying = set(decay_parameter_names(model))
+    decaying = set(decay_parameter_names(model) if decaying is None else decaying)
     trainable = [(name, parameter) for name, parameter in model.named_parameters() if parameter.requires_grad]
     return [
         {"params": [p for name, p in trainable if name in decaying], "weight_decay": weight_decay},

@@ -34,12 +34,13 @@ def build_optimizer(
     eps: float = 1e-8,
     optim_args: str | Mapping[str, Any] | None = None,
     warmup_steps: int = 0,
+    decaying: Iterable[str] | None = None,
 ) -> Optimizer:
     """The optimizer `name` over the trainable parameters of `model`, in the groups of `parameter_groups`.
 
     Raises `SettingError` where nothing is trainable, and for what `optimizer_class_and_kwargs` raises.
     """
-    groups = parameter_groups(model, weight_decay)
+    groups = parameter_groups(model, weight_decay, decaying)
     trainable = [parameter for group in groups for parameter in group["params"]]
     if not trainable:
         raise SettingError(

@@ -19,6 +19,7 @@ from burnish.objectives.native import NativeLoss
 from burnish.objectives.objective import LossOf, agree, close, expected_mean, loss_of
 
 from .data import Source
+from .first_step import settled_on_first_step
 from .hooks import overridden, takes
 
 if TYPE_CHECKING:
@@ -95,10 +96,10 @@ def settle(trainer: Trainer, args: Any, source: Source, objective: LossOf) -> Se
     """Tries out, on two examples of the data, each way of computing a step that the run may take.
 
     What the loss is a mean over decides how micro-batches add up; cutting padding away and computing real tokens only
-    must leave the loss what it is. Streams and a user's loaders are not read ahead, so nothing is tried out there.
+    must leave the loss what it is. Of streams and a user's loaders the first step is read ahead, and shows the former.
     """
     if not isinstance(source, PlannedSource):
-        return Settled(source, objective)
+        return Settled(*settled_on_first_step(trainer, source, objective))
     rows = _two_unlike(sample_of(source), source.assembly)
     if rows is None:
         return Settled(source, objective)

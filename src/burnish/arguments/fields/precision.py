@@ -11,8 +11,8 @@ from .declare import about
 class PrecisionFields:
     bf16: bool = field(default=False, metadata=about("Train in mixed precision with bfloat16. Needs no loss scaling."))
     fp16: bool = field(default=False, metadata=about("Train in mixed precision with float16 and a scaled loss."))
-    bf16_full_eval: bool = field(default=False, metadata=about("Evaluate with weights in bfloat16."))
-    fp16_full_eval: bool = field(default=False, metadata=about("Evaluate with weights in float16."))
+    bf16_full_eval: bool = field(default=False, metadata=about("Evaluate in mixed precision with bfloat16."))
+    fp16_full_eval: bool = field(default=False, metadata=about("Evaluate in mixed precision with float16."))
     tf32: bool | None = field(
         default=None,
         metadata=about(
