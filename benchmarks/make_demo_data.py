@@ -1,4 +1,4 @@
-"""Makes the reviews that `burnish demo` trains on, from the source package of vaderSentiment.
+"""Makes the reviews that `burnish demo` and the benchmarks train on, from the source package of vaderSentiment.
 
     pip download --no-deps --no-build-isolation --no-binary :all: -d build vaderSentiment==3.3.2
     python benchmarks/make_demo_data.py build/vaderSentiment-3.3.2.tar.gz
@@ -26,6 +26,7 @@ CLEAR_SCORE = 1.0
 """Snippets whose mean score is nearer to 0 than this are neither positive nor negative and are left out."""
 NUM_TRAIN, NUM_VALIDATION = 2000, 800
 FOLDER = Path(__file__).resolve().parents[1] / "src" / "burnish" / "demo"
+BENCHMARKS = Path(__file__).resolve().parent / "data"
 
 
 @dataclass(frozen=True)
@@ -66,11 +67,11 @@ def read_archive(sdist: Path) -> dict[str, str]:
             return tables
 
 
-def snippets(source: str, table: str) -> Iterable[Snippet]:
-    """The snippets of one source that are clearly positive or negative."""
+def snippets(source: str, table: str, clear_score: float = CLEAR_SCORE) -> Iterable[Snippet]:
+    """The snippets of one source that are clearly positive or negative; all of them where `clear_score` is 0."""
     for line in table.splitlines():
         number, score, text = line.split("\t")
-        if abs(float(score)) < CLEAR_SCORE:
+        if abs(float(score)) < clear_score:
             continue
         label = "positive" if float(score) > 0 else "negative"
         yield Snippet(f"{source} {number.split('_')[0]}", f"{source} {number}", cleaned(text), label)
@@ -131,6 +132,9 @@ def main() -> None:
     train, validation = split(rows)
     write(arguments.folder / "reviews_train.csv", train)
     write(arguments.folder / "reviews_validation.csv", validation)
+    # for speed, the lengths matter: every sentence of the product reviews, however clear its rating
+    BENCHMARKS.mkdir(exist_ok=True)
+    write(BENCHMARKS / "product_reviews.csv", list(snippets("amazon", tables["amazon"], clear_score=0.0)))
 
 
 if __name__ == "__main__":

@@ -215,7 +215,7 @@ class Trainer:
         """A run with settings that stay what they are, and a model made ready; all of it taken back at the end."""
         args = self._held = snapshot(self.args)
         try:
-            check_output_dir(args.output_dir)
+            check_output_dir(str(args.output_dir))
             self.engine = self._make_engine(args)
             if self.model_init is not None:
                 self._take_model(self.call_model_init(trial))
@@ -424,7 +424,7 @@ class Trainer:
     def save_model(self, output_dir: str | None = None, _internal_call: bool = False) -> None:
         """Writes a folder that `from_pretrained` loads: weights, config, tokenizer. On the first process."""
         if self.is_world_process_zero():
-            folder = Path(output_dir or self.settings.output_dir)
+            folder = Path(output_dir or str(self.settings.output_dir))
             export_model(self.model, folder, processing_class=self.processing_class, settings=self.settings.to_dict())
 
     def is_world_process_zero(self) -> bool:

@@ -75,6 +75,10 @@ class CallbackHandler:
         if listeners:
             self._call(listeners, event, {**self._parts(), **details})
 
+    def listens(self, event: str) -> bool:
+        """Whether any callback does something at `event`."""
+        return any(_listens(callback, event) for callback in self.callbacks)
+
     def _parts(self) -> dict[str, Any]:
         return {
             "model": self.model,

@@ -30,6 +30,7 @@ class Assembly:
         budget: how much goes through the model at once, or None to leave the batches whole.
         trim: cut away padding that no row attends to.
         is_encoder_decoder: the model reads its labels as a second sequence.
+        padding_free: the layers of the model compute no padding (for the counts).
         seed: seed of the run, for collators and datasets that draw at random.
         collation_draws: whether the collator draws at random.
         examples_draw: whether reading an example may draw at random.
@@ -40,6 +41,7 @@ class Assembly:
     budget: Budget | None
     trim: bool = True
     is_encoder_decoder: bool = False
+    padding_free: bool = False
     seed: int = 0
     collation_draws: bool = False
     examples_draw: bool = False
@@ -75,7 +77,9 @@ class Assembly:
             rows = num_rows(inputs)
             return MicroBatch(inputs, tuple(row_numbers), Counts(rows, rows, rows), rows, rows)
         inputs = trimmed(inputs, self.is_encoder_decoder) if self.trim else inputs
-        return MicroBatch(inputs, tuple(row_numbers), self.count(inputs), num_tokens(inputs), num_positions(inputs))
+        tokens = num_tokens(inputs)
+        positions = tokens if self.padding_free else num_positions(inputs)
+        return MicroBatch(inputs, tuple(row_numbers), self.count(inputs), tokens, positions)
 
     def whole(self) -> Assembly:
         """The same without micro-batching, for losses in which the rows of a batch interact."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 from torch.utils.data import DataLoader, Dataset, IterableDataset
@@ -16,6 +16,8 @@ from .assembly import Assembly, Rows, as_inputs
 from .counting import num_positions, num_rows
 from .plan import Plan
 from .streaming import StepStream
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -36,13 +38,14 @@ class Loading:
     pin_memory: bool = False
     context: str | None = None
 
-    def loader(self, steps: Dataset[Step], sampler: Any = None, most_workers: int | None = None) -> DataLoader[Step]:
+    def loader(self, items: Dataset[T], sampler: Any = None, most_workers: int | None = None) -> DataLoader[T]:
+        """A loader of items that come ready: steps, or batches."""
         workers = self.num_workers if most_workers is None else min(self.num_workers, most_workers)
         return DataLoader(
-            steps,
+            items,
             batch_size=None,
             sampler=sampler,
-            collate_fn=_unchanged,  # type: ignore[arg-type]  # without a batch size it gets the step itself
+            collate_fn=_unchanged,  # without a batch size it gets the item itself
             num_workers=workers,
             prefetch_factor=self.prefetch_factor if workers else None,
             persistent_workers=self.persistent and workers > 0,
@@ -53,8 +56,8 @@ class Loading:
         )
 
 
-def _unchanged(step: Step) -> Step:
-    return step
+def _unchanged(item: Any) -> Any:
+    return item
 
 
 class _PlannedSteps(Dataset[Step]):

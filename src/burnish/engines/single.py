@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import logging
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from functools import cached_property
 from typing import Any
 
@@ -14,6 +14,7 @@ from torch import nn
 from burnish.core.errors import SettingError
 
 from .precision import Precision
+from .tables import EmbeddingTables
 
 logger = logging.getLogger(__name__)
 
@@ -34,11 +35,27 @@ class SingleEngine:
         self.device, self.precision, self.max_grad_norm = device, precision, max_grad_norm
         self.model: nn.Module | None = None
         self.optimizer: torch.optim.Optimizer | None = None
+        self.tables: EmbeddingTables | None = None
 
     def attach(self, model: nn.Module, optimizer: torch.optim.Optimizer) -> None:
         """The model whose gradients, and the optimizer whose updates, the following steps are about."""
         self.model, self.optimizer = model, optimizer
         self._parameters = [p for p in model.parameters() if p.requires_grad]
+
+    @contextlib.contextmanager
+    def touching_few_rows(self) -> Iterator[None]:
+        """Large embedding tables with gradients of the rows that were looked up, inside the context. On the CPU, where
+        memory traffic is what these tables cost, and without a loss scale, which torch takes out of whole tensors."""
+        assert self.model is not None, "attach() comes first"
+        if self.device.type != "cpu" or self.precision.scaler is not None:
+            yield
+            return
+        self.tables = EmbeddingTables(self.model)
+        try:
+            with self.tables.on():
+                yield
+        finally:
+            self.tables = None
 
     def to_device(self, inputs: Any) -> Any:
         if isinstance(inputs, torch.Tensor):
@@ -60,14 +77,26 @@ class SingleEngine:
     def gradient_norm(self) -> torch.Tensor:
         assert self.optimizer is not None, "attach() comes first"
         self.precision.unscale(self.optimizer)
-        gradients = [p.grad for p in self._parameters if p.grad is not None]
+        gradients = [self._gradient(p) for p in self._parameters if p.grad is not None]
         if not gradients:
             return torch.zeros((), device=self.device)
         return torch.nn.utils.get_total_norm(gradients)
 
     def clip(self, grad_norm: torch.Tensor) -> None:
-        if self.max_grad_norm > 0:
-            torch.nn.utils.clip_grads_with_norm_(self._parameters, self.max_grad_norm, grad_norm)
+        if self.max_grad_norm <= 0:
+            return
+        dense = self._parameters
+        if self.tables is not None:
+            share = (self.max_grad_norm / (grad_norm + 1e-6)).clamp(max=1.0)  # as torch's clip_grads_with_norm_
+            self.tables.scale(share)
+            dense = [p for p in self._parameters if self.tables.rows_of(p) is None]
+        torch.nn.utils.clip_grads_with_norm_(dense, self.max_grad_norm, grad_norm)
+
+    def _gradient(self, parameter: nn.Parameter) -> torch.Tensor:
+        """The gradient of a parameter; of an embedding table, the rows that are not zero."""
+        assert parameter.grad is not None
+        rows = None if self.tables is None else self.tables.rows_of(parameter)
+        return parameter.grad if rows is None else parameter.grad.index_select(0, rows)
 
     def update(self, apply: torch.Tensor) -> None:
         """Applies the gradients where `apply` is True. The decision is taken on the device when the optimizer can
@@ -83,6 +112,8 @@ class SingleEngine:
 
     def clear_gradients(self) -> None:
         assert self.optimizer is not None, "attach() comes first"
+        if self.tables is not None:
+            self.tables.clear()
         self.optimizer.zero_grad(set_to_none=True)
 
     def sum_over_processes(self, number: int) -> int:

@@ -18,7 +18,13 @@ PredictionStep = Callable[[Inputs], tuple[torch.Tensor | None, Any, Any]]
 class Gathering(Protocol):
     """Where outputs of batches are put together."""
 
-    def add(self, outputs: Any) -> None: ...
+    def add(self, batch_outputs: Any) -> None:
+        """One more batch."""
+        ...
+
+    def result(self) -> Any:
+        """All batches together."""
+        ...
 
 
 @dataclass

@@ -58,8 +58,8 @@ class LossOf:
         """The same objective with what the loss does measured on two examples, alone and together."""
         with undisturbed(model):
             objective = replace(self, divided=self._divides(model, both)) if self.gives_number else self
-            losses = [float(objective.mean_loss(model, batch).detach()) for batch in (first, second, both)]
-            finding = measure(*losses, first.counts, second.counts, self.mean_over, rounding(model))
+            a, b, together = (float(objective.mean_loss(model, batch).detach()) for batch in (first, second, both))
+        finding = measure(a, b, together, first.counts, second.counts, self.mean_over, rounding(model))
         return objective._with(finding, type(model).__name__)
 
     def _divides(self, model: nn.Module, batch: MicroBatch) -> bool:

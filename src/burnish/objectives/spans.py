@@ -25,8 +25,9 @@ def span_loss(outputs: Any, inputs: Inputs) -> torch.Tensor | None:
         inputs: has `start_positions` and `end_positions`, both (batch,) or (batch, 1), and maybe `attention_mask`
             (batch, length).
     """
-    logits = [getattr(outputs, name, None) for name in ("start_logits", "end_logits")]
-    if any(not isinstance(part, torch.Tensor) or part.dim() != 2 for part in logits):
+    parts = (getattr(outputs, name, None) for name in ("start_logits", "end_logits"))
+    logits = [part for part in parts if isinstance(part, torch.Tensor) and part.dim() == 2]
+    if len(logits) != 2:
         return None
     if any(not isinstance(inputs.get(name), torch.Tensor) for name in TARGETS):
         return None

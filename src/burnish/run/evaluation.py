@@ -17,7 +17,7 @@ from burnish.evaluation.collect import Collector
 from burnish.evaluation.logits import keys_to_ignore, logits_of
 from burnish.evaluation.names import plain_numbers, prefixed
 from burnish.evaluation.prediction import EvalPrediction
-from burnish.loop.evaluating import EvaluationLoop, LossMean
+from burnish.loop.evaluating import EvaluationLoop, Gathering, LossMean
 from burnish.optim.optimizers import set_training
 
 from .data import assembly_for, check_rows, loading_for, pruned
@@ -50,7 +50,7 @@ def evaluated(
     """Puts a loader's batches through the model, and what comes out through the metrics."""
     wanted = set(args.include_for_metrics or ())
     names = () if loss_only else ("predictions", "labels", *sorted(wanted & {"inputs"}), *_losses(wanted))
-    gather = {name: Collector(trainer.output_padding) for name in names}
+    gather: dict[str, Gathering] = {name: Collector(trainer.output_padding) for name in names}
     objective = trainer.objective
     loop = EvaluationLoop(
         predict=lambda inputs: trainer.prediction_step(trainer.model_wrapped, inputs, loss_only, ignore_keys),

@@ -115,8 +115,9 @@ def settle(trainer: Trainer, args: Any, source: Source, objective: LossOf) -> Se
         )
         assembly, batch = replace(assembly, trim=False), plain
     free = _padding_free(trainer, args, objective, batch)
-    if free is not None and assembly.budget is not None:
-        assembly = replace(assembly, budget=replace(assembly.budget, padding_costs=False))
+    if free is not None:
+        budget = assembly.budget and replace(assembly.budget, padding_costs=False)
+        assembly = replace(assembly, budget=budget, padding_free=True)
     return Settled(PlannedSource(source.dataset, source.plan, assembly, source.loading), objective, free)
 
 

@@ -85,6 +85,8 @@ def prepare(
     trainer.objective = settled.objective
     if settled.padding_free is not None:
         ready.enter_context(settled.padding_free.on())
+    if not args.torch_compile and not _sees_gradients(trainer):
+        ready.enter_context(trainer.engine.touching_few_rows())
     if args.torch_compile:
         trainer.model_wrapped = setup.compiled(trainer.model, args.torch_compile_backend, args.torch_compile_mode)
     return TrainingLoop(
@@ -100,6 +102,12 @@ def prepare(
         # forward and backward of a matrix product: 6 operations a weight and token (Kaplan et al., 2020, §2.1)
         flops_per_token=6.0 * sum(p.numel() for p in trainer.model.parameters()),
     )
+
+
+def _sees_gradients(trainer: Trainer) -> bool:
+    """Whether a user's code may change gradients before they are applied."""
+    events = ("on_pre_optimizer_step", "on_substep_end")
+    return overridden(trainer, "training_step") or any(map(trainer.callback_handler.listens, events))
 
 
 def _new_optimizer(trainer: Trainer, max_steps: int) -> None:
