@@ -18,8 +18,9 @@ def real_length(example: Any, is_encoder_decoder: bool = False) -> int | None:
     mask = _value(example, "attention_mask")
     length = _attended(ids if mask is None else mask, count_all=mask is None)
     labels = _value(example, "labels") if is_encoder_decoder else None
-    is_sequence = isinstance(labels, Sized) and getattr(labels, "ndim", 1) > 0  # a tensor may hold one class number
-    return length + (len(labels) if is_sequence else 0)
+    if isinstance(labels, Sized) and getattr(labels, "ndim", 1) > 0:  # a tensor may hold one class number
+        length += len(labels)
+    return length
 
 
 def brought_length(example: Any) -> int:
