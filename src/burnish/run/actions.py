@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import warnings
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -47,7 +48,11 @@ class RunActions:
         return self.trainer._get_learning_rate()
 
     def advance_schedule(self) -> None:
-        if self.trainer.lr_scheduler is not None and not self._by_metric:
+        if self.trainer.lr_scheduler is None or self._by_metric:
+            return
+        with warnings.catch_warnings():
+            # a first step that was left out, such as one that overflowed in float16, is no mistake of the order
+            warnings.filterwarnings("ignore", r"Detected call of `lr_scheduler\.step\(\)` before", UserWarning)
             self.trainer.lr_scheduler.step()
 
     def evaluate(self) -> bool:

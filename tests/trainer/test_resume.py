@@ -1,0 +1,185 @@
+"""A run that was interrupted and goes on is the run that was not: bit for bit, with its history."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import tiny
+import transformers
+from trainer import runs
+
+import burnish
+from burnish.core.errors import CheckpointError
+
+STEPS, STOP = 8, 3  # 18 rows in batches of 4: five steps a pass
+
+RUNS: dict[str, dict[str, Any]] = {
+    "plain": {},
+    "at_the_end_of_a_pass": {"save_steps": 5},
+    "sgd_with_cosine": {"optim": "sgd", "lr_scheduler_type": "cosine", "warmup_steps": 0.4},
+    "accumulation": {"gradient_accumulation_steps": 2, "per_device_train_batch_size": 2},
+    "group_by_length": {"train_sampling_strategy": "group_by_length"},
+    "evaluation_between": {"eval_strategy": "steps", "eval_steps": 2},
+    "logged_seldom": {"logging_steps": 5, "logging_first_step": False},
+    "bf16": {"bf16": True},
+    "fp16": {"fp16": True},
+    "by_metric": {
+        "eval_strategy": "steps", "eval_steps": 1, "lr_scheduler_type": "reduce_lr_on_plateau",
+        "metric_for_best_model": "loss", "lr_scheduler_kwargs": {"patience": 0, "factor": 0.5},
+    },
+    "neftune": {"neftune_noise_alpha": 5.0},
+    "skipping": {"nonfinite_policy": "skip"},
+    "counted_tokens": {"include_num_input_tokens_seen": "all"},
+    "workers": {"dataloader_num_workers": 2},
+    "persistent_workers": {"dataloader_num_workers": 2, "dataloader_persistent_workers": True},
+}  # fmt: skip
+SLOW = ("workers", "persistent_workers")
+
+
+class Stop(burnish.TrainerCallback):
+    """Ends the run at a step, after it was saved."""
+
+    def __init__(self, step: int) -> None:
+        self.step = step
+
+    def on_step_end(self, args: Any, state: Any, control: Any, **details: Any) -> None:
+        control.should_training_stop |= state.global_step == self.step
+
+
+def run(folder: Path, callbacks: list[Any] | None = None, **settings: Any) -> Any:
+    """With dropout, so that randomness matters."""
+    parts = {
+        "model": runs.classifier(hidden_dropout_prob=0.2),
+        "eval_dataset": tiny.class_rows(5),
+        "callbacks": callbacks or [],
+    }
+    usual = {"max_steps": STEPS, "save_strategy": "steps", "save_steps": STOP}
+    return runs.trainer(folder, parts=parts, **{**usual, **settings})
+
+
+def assert_same(one: Any, other: Any) -> None:
+    assert runs.difference(one.model, other.model) == 0.0
+    assert runs.without_times(one.state.log_history) == runs.without_times(other.state.log_history)
+    one_state, other_state = (dict(vars(each.state)) for each in (one, other))
+    for state in (one_state, other_state):
+        for name in ("log_history", "best_model_checkpoint", "stateful_callbacks"):
+            del state[name]
+    assert one_state == other_state
+
+
+@pytest.mark.parametrize("name", [pytest.param(name, marks=pytest.mark.slow if name in SLOW else ()) for name in RUNS])
+def test_same_run(name: str, tmp_path: Path) -> None:
+    settings = RUNS[name]
+    stop = settings.get("save_steps", STOP)
+    straight = run(tmp_path / "straight", **settings)
+    straight.train()
+    run(tmp_path / "broken", [Stop(stop)], **settings).train()
+    resumed = run(tmp_path / "broken", **settings)
+    output = resumed.train(resume_from_checkpoint=str(tmp_path / "broken" / f"checkpoint-{stop}"))
+    assert output.global_step == STEPS
+    assert_same(straight, resumed)
+
+
+@pytest.mark.parametrize("word", [True, "True", "last", "auto"])
+def test_newest_checkpoint(word: Any, tmp_path: Path) -> None:
+    run(tmp_path, [Stop(7)]).train()
+    resumed = run(tmp_path)
+    begun: list[int] = []
+
+    class Begun(burnish.TrainerCallback):
+        def on_train_begin(self, args: Any, state: Any, control: Any, **details: Any) -> None:
+            begun.append(state.global_step)
+
+    resumed.add_callback(Begun())
+    resumed.train(resume_from_checkpoint=word)
+    assert begun == [6]
+
+
+def test_resume_as_a_setting(tmp_path: Path) -> None:
+    run(tmp_path, [Stop(4)]).train()
+    resumed = run(tmp_path, resume_from_checkpoint=str(tmp_path / "checkpoint-3"))
+    resumed.train()
+    straight = run(tmp_path / "straight")
+    straight.train()
+    assert_same(straight, resumed)
+
+
+def test_auto_without_a_checkpoint_starts(tmp_path: Path) -> None:
+    first = run(tmp_path, max_steps=1, save_strategy="no")
+    first.train(resume_from_checkpoint="auto")
+    assert first.state.global_step == 1
+    with pytest.raises(CheckpointError, match="has no checkpoint"):
+        first.train(resume_from_checkpoint=True)
+    with pytest.raises(CheckpointError, match="does not exist"):
+        first.train(resume_from_checkpoint=str(tmp_path / "checkpoint-9"))
+
+
+def test_early_stopping_goes_on_counting(tmp_path: Path) -> None:
+    """Patience that was half used up stays so."""
+
+    def scripted(folder: Path, first: int, **settings: Any) -> Any:
+        scores = {1: 0.9, 2: 0.5, 3: 0.4, 4: 0.3, 5: 0.2}
+        made = run(
+            folder, [burnish.EarlyStoppingCallback(early_stopping_patience=3)], eval_strategy="steps", eval_steps=1,
+            save_steps=1, metric_for_best_model="score", greater_is_better=True, load_best_model_at_end=True, **settings,
+        )  # fmt: skip
+        made.compute_metrics = lambda prediction: {"score": scores[made.state.global_step]}
+        return made
+
+    straight = scripted(tmp_path / "straight", 1)
+    straight.train()
+    assert straight.state.global_step == 4
+    broken = scripted(tmp_path / "broken", 1)
+    broken.add_callback(Stop(3))
+    broken.train()
+    resumed = scripted(tmp_path / "broken", 3)
+    resumed.train(resume_from_checkpoint=True)
+    assert_same(straight, resumed)
+    assert Path(resumed.state.best_model_checkpoint).name == "checkpoint-1"
+
+
+def test_resuming_with_model_init(tmp_path: Path) -> None:
+    """The weights are those of the checkpoint, not those of `model_init`."""
+    config = tiny.bert_config(num_hidden_layers=1)
+
+    def made(callbacks: list[Any]) -> Any:
+        parts = {"model_init": lambda: transformers.BertForSequenceClassification(config), "callbacks": callbacks}
+        return runs.trainer(tmp_path, parts=parts, max_steps=6, save_strategy="steps", save_steps=3)
+
+    straight = made([])
+    straight.train()
+    resumed = made([])
+    resumed.train(resume_from_checkpoint=str(tmp_path / "checkpoint-3"))
+    assert_same(straight, resumed)
+
+
+def test_a_longer_run(tmp_path: Path) -> None:
+    """A finished run says that nothing is left; with more steps it goes on."""
+    run(tmp_path).train()
+    again = run(tmp_path)
+    again.train(resume_from_checkpoint=True)
+    assert again.state.global_step == STEPS
+    longer = run(tmp_path, max_steps=10)
+    longer.train(resume_from_checkpoint=True)
+    assert longer.state.global_step == 10
+    assert longer.state.num_examples_seen == 2 * 18
+
+
+def test_other_data_are_refused(tmp_path: Path) -> None:
+    run(tmp_path, [Stop(3)]).train()
+    other = run(tmp_path, per_device_train_batch_size=2)
+    with pytest.raises(CheckpointError, match=r"batch size.*\| 4 +\| 2"):
+        other.train(resume_from_checkpoint=True)
+
+
+def test_resuming_after_epochs(tmp_path: Path) -> None:
+    """Saved by pass, as `num_train_epochs` counts."""
+    settings = {"max_steps": -1, "num_train_epochs": 3, "save_strategy": "epoch", "eval_strategy": "epoch"}
+    straight = run(tmp_path / "straight", **settings)
+    straight.train()
+    run(tmp_path / "broken", [Stop(5)], **settings).train()
+    resumed = run(tmp_path / "broken", **settings)
+    resumed.train(resume_from_checkpoint=True)
+    assert_same(straight, resumed)
