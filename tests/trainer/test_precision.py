@@ -11,6 +11,7 @@ import torch
 from trainer import runs
 
 from burnish import Trainer
+from burnish.core.errors import NonFiniteError
 
 
 def types_seen(model: Any) -> list[torch.dtype]:
@@ -59,17 +60,49 @@ def test_gradients_are_clipped_without_their_scale(tmp_path: Path) -> None:
     assert runs.logged(run, "grad_norm") == pytest.approx(runs.logged(plain, "grad_norm"), rel=0.05)
 
 
-def test_an_overflow_lowers_the_scale(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    """A first scale that is too large costs steps, not the run; torch's hint about the schedule stays away."""
+class Scaled(Trainer):
+    """A loss times a number."""
 
-    class Huge(Trainer):
-        def compute_loss(self, model: Any, inputs: Any, return_outputs: bool = False, **kwargs: Any) -> Any:
-            outputs = model(**inputs)
-            return (outputs.loss * 1e36, outputs) if return_outputs else outputs.loss * 1e36
+    factor = 100.0
 
-    run = runs.trainer(tmp_path, Huge, max_steps=3, fp16=True, nonfinite_policy="skip")
+    def compute_loss(self, model: Any, inputs: Any, return_outputs: bool = False, **kwargs: Any) -> Any:
+        outputs = model(**inputs)
+        loss = outputs.loss * self.factor
+        return (loss, outputs) if return_outputs else loss
+
+
+def test_an_overflow_of_the_scale_is_no_error(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """The first scale is too large for this loss: some steps are left out, and said, until it fits."""
+    run = runs.trainer(tmp_path, Scaled, max_steps=12, fp16=True)
     before = runs.weights(run.model)
     run.train()
-    assert runs.difference(before, run.model) == 0.0
     assert run.engine.precision.scaler.get_scale() < 65536
-    assert "was left out" in caplog.text
+    assert runs.difference(before, run.model) > 0.0
+    norms = list(runs.logged(run, "grad_norm").values())
+    assert norms[0] > 1e38 and norms[-1] < 1e4
+    assert caplog.text.count("overflowed in float16 at a loss scale of 65536") == 1
+    assert all(torch.isfinite(value).all() for value in runs.weights(run.model).values())
+
+
+def test_gradients_that_no_scale_helps_are_an_error(tmp_path: Path) -> None:
+    class NotFinite(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx: Any, loss: torch.Tensor) -> torch.Tensor:
+            return loss.clone()
+
+        @staticmethod
+        def backward(ctx: Any, gradient: torch.Tensor) -> torch.Tensor:
+            return gradient * torch.inf
+
+    class Broken(Trainer):
+        def compute_loss(self, model: Any, inputs: Any, return_outputs: bool = False, **kwargs: Any) -> Any:
+            outputs = model(**inputs)
+            loss = NotFinite.apply(outputs.loss)
+            return (loss, outputs) if return_outputs else loss
+
+    run = runs.trainer(tmp_path, Broken, max_steps=30, fp16=True, logging_strategy="no")
+    before = runs.weights(run.model)
+    with pytest.raises(NonFiniteError, match="gradient is not finite"):
+        run.train()
+    assert 16 <= run.state.global_step <= 20
+    assert runs.difference(before, run.model) == 0.0

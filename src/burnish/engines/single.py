@@ -80,7 +80,7 @@ class SingleEngine:
         gradients = [self._gradient(p) for p in self._parameters if p.grad is not None]
         if not gradients:
             return torch.zeros((), device=self.device)
-        return torch.nn.utils.get_total_norm(gradients)
+        return self.precision.judged(torch.nn.utils.get_total_norm(gradients))
 
     def clip(self, grad_norm: torch.Tensor) -> None:
         if self.max_grad_norm <= 0:
