@@ -56,10 +56,11 @@ class Seq2SeqTrainer(Trainer):
         **gen_kwargs: Any,
     ) -> tuple[torch.Tensor | None, Any, Any]:
         """Mean loss, generated ids and labels of a batch."""
-        loss_only = prediction_loss_only or self.generates
-        loss, logits, labels = super().prediction_step(model, inputs, loss_only, ignore_keys)
         if prediction_loss_only or not self.generates:
-            return loss, logits, labels
+            return super().prediction_step(model, inputs, prediction_loss_only, ignore_keys)
+        loss = None
+        if any(inputs.get(name) is not None for name in self.label_names):  # otherwise a decoder has nothing to read
+            loss, _, _ = super().prediction_step(model, inputs, True, ignore_keys)
         inputs = self._prepare_inputs(inputs)
         decoding = {**self._decoding(), **gen_kwargs}
         with self.compute_loss_context_manager():

@@ -247,7 +247,9 @@ def test_printer_callback(tmp_path: Path, capsys: pytest.CaptureFixture[str]) ->
 
 
 def test_progress_callback(tmp_path: Path) -> None:
-    run = runs.trainer(tmp_path, parts={"callbacks": [transformers.ProgressCallback], "eval_dataset": tiny.class_rows(4)})
+    run = runs.trainer(
+        tmp_path, parts={"callbacks": [transformers.ProgressCallback], "eval_dataset": tiny.class_rows(4)}
+    )
     run.train()
     assert run.evaluate()["eval_loss"] > 0
 
@@ -271,7 +273,7 @@ def test_adding_and_taking_out(tmp_path: Path) -> None:
     run.add_callback(held)
     held.seen.clear()
     run.train()
-    assert [event[0] for event in held.seen][0] == "on_train_begin"
+    assert held.seen[0][0] == "on_train_begin"
     run.remove_callback(Recorder)
     held.seen.clear()
     run.train()

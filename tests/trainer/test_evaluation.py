@@ -191,7 +191,9 @@ def test_label_names(tmp_path: Path) -> None:
 
 def test_several_labels(tmp_path: Path) -> None:
     """Question answering has two: both are returned."""
-    rows = [{**row, "start_positions": 1, "end_positions": 2 + number % 2} for number, row in enumerate(tiny.text_rows(4))]
+    rows = [
+        {**row, "start_positions": 1, "end_positions": 2 + number % 2} for number, row in enumerate(tiny.text_rows(4))
+    ]
     run = runs.trainer(tmp_path, parts={"model": tiny.bert("QuestionAnswering"), "train_dataset": rows})
     found = run.predict(rows)
     start, end = found.label_ids

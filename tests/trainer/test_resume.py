@@ -119,22 +119,22 @@ def test_auto_without_a_checkpoint_starts(tmp_path: Path) -> None:
 def test_early_stopping_goes_on_counting(tmp_path: Path) -> None:
     """Patience that was half used up stays so."""
 
-    def scripted(folder: Path, first: int, **settings: Any) -> Any:
+    def scripted(folder: Path) -> Any:
         scores = {1: 0.9, 2: 0.5, 3: 0.4, 4: 0.3, 5: 0.2}
         made = run(
             folder, [burnish.EarlyStoppingCallback(early_stopping_patience=3)], eval_strategy="steps", eval_steps=1,
-            save_steps=1, metric_for_best_model="score", greater_is_better=True, load_best_model_at_end=True, **settings,
+            save_steps=1, metric_for_best_model="score", greater_is_better=True, load_best_model_at_end=True,
         )  # fmt: skip
         made.compute_metrics = lambda prediction: {"score": scores[made.state.global_step]}
         return made
 
-    straight = scripted(tmp_path / "straight", 1)
+    straight = scripted(tmp_path / "straight")
     straight.train()
     assert straight.state.global_step == 4
-    broken = scripted(tmp_path / "broken", 1)
+    broken = scripted(tmp_path / "broken")
     broken.add_callback(Stop(3))
     broken.train()
-    resumed = scripted(tmp_path / "broken", 3)
+    resumed = scripted(tmp_path / "broken")
     resumed.train(resume_from_checkpoint=True)
     assert_same(straight, resumed)
     assert Path(resumed.state.best_model_checkpoint).name == "checkpoint-1"

@@ -145,11 +145,10 @@ def test_resuming_within_a_pass(tmp_path: Path) -> None:
     rows = tiny.class_rows(18)
 
     def run(**settings: Any) -> Any:
-        made = runs.trainer(
+        return runs.trainer(
             tmp_path, parts={"train_dataset": Stream(rows), "model": runs.classifier(hidden_dropout_prob=0.2)},
             max_steps=7, save_strategy="steps", save_steps=3, **settings,
         )  # fmt: skip
-        return made
 
     straight = run()
     straight.train()

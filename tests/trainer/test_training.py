@@ -155,7 +155,7 @@ def test_no_settings_at_all(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.chdir(tmp_path)
     run = Trainer(model=runs.classifier(), train_dataset=tiny.class_rows(8), data_collator=runs.collator())
     assert run.args.output_dir == "tmp_trainer"
-    with pytest.raises(SettingError, match="args must be a burnish.TrainingArguments, not a dict"):
+    with pytest.raises(SettingError, match=r"args must be a burnish\.TrainingArguments, not a dict"):
         Trainer(model=runs.classifier(), args={"learning_rate": 1.0})  # type: ignore[arg-type]
 
 
@@ -364,7 +364,7 @@ def test_ignore_a_loss_that_is_not_finite(tmp_path: Path, caplog: pytest.LogCapt
 
 def test_uploads_and_searches_say_what_to_do(tmp_path: Path) -> None:
     run = runs.trainer(tmp_path)
-    with pytest.raises(NotImplementedError, match="save_model.*upload_folder"):
+    with pytest.raises(NotImplementedError, match=r"save_model.*upload_folder"):
         run.push_to_hub()
     with pytest.raises(NotImplementedError, match="model_init"):
         run.hyperparameter_search()
