@@ -150,6 +150,7 @@ class Trainer:
         self.facts = facts_of(model)
         self.label_names = list(self.args.label_names or self.facts.label_names)
         self.objective: LossOf = objective_for(self)
+        self.trims = True
 
     def _make_handler(self, callbacks: list[Any]) -> CallbackHandler:
         defaults = [*reporter_callbacks(self.args.report_to), JsonLinesCallback(), ConsoleCallback()]

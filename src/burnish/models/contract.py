@@ -97,8 +97,10 @@ def _shifts_labels(model: nn.Module, config: Any) -> bool:
         return False
     if getattr(model, "loss_type", None) in SHIFTING_LOSSES:
         return True
-    # GPT-2's head with a second task and a few older heads set no loss type that says so.
-    return type(model).__name__.endswith(("ForCausalLM", "LMHeadModel"))
+    # Older heads set no loss type; of those called `…LMHeadModel`, the ones below predict the token in its own place.
+    name = type(model).__name__
+    in_place = ("XLNetLMHeadModel", "XLMWithLMHeadModel", "FlaubertWithLMHeadModel")
+    return name.endswith(("ForCausalLM", "LMHeadModel")) and name not in in_place
 
 
 def _has_head(model: nn.Module, config: Any) -> bool:
@@ -133,7 +135,7 @@ def _max_positions(model: nn.Module) -> int | None:
     return None
 
 
-_POSITION_TABLES = ("position_embeddings", "wpe", "embed_positions", "embed_position")
+_POSITION_TABLES = ("position_embeddings", "positions_embed", "wpe", "embed_positions", "embed_position")
 
 
 def _pad_token_id(config: Any) -> int | None:

@@ -29,7 +29,7 @@ class Finding:
 
 
 def measure(a: float, b: float, both: float, of_a: Counts, of_b: Counts, expected: str, tolerance: float) -> Finding:
-    """Finds the count that a loss is a mean over. `expected` wins where several explain it.
+    """Finds the count that a loss is a mean over: the one that explains it best. `expected` wins where it is as good.
 
     Args:
         a, b, both: losses of two examples alone and of the two as one batch, without any random draw.
@@ -42,10 +42,11 @@ def measure(a: float, b: float, both: float, of_a: Counts, of_b: Counts, expecte
     candidates = [expected, *(name for name in Counts._fields if name != expected)]
     predictions = {name: _mean(a, b, getattr(of_a, name), getattr(of_b, name)) for name in candidates}
     spread = max(predictions.values()) - min(predictions.values())
-    fitting = [name for name in candidates if abs(predictions[name] - both) <= tolerance * scale]
-    if not fitting:
+    errors = {name: abs(predictions[name] - both) / scale for name in candidates}
+    best = min(candidates, key=lambda name: max(errors[name], tolerance / 100))  # the first of equals
+    if errors[best] > tolerance:
         return Finding(None, settled=True)
-    return Finding(fitting[0], settled=spread > 2 * tolerance * scale)
+    return Finding(best, settled=spread > 2 * tolerance * scale)
 
 
 def rounding(model: nn.Module) -> float:

@@ -27,8 +27,9 @@ class LossOf:
     Args:
         compute: the function. It may take things out of the inputs it is given.
         mean_over: the count that its mean is over: a field of `Counts`.
-        divided: the function divides by the number of targets of the step itself.
-        gives_number: hand that number to the function.
+        divided: the function divides by the number of targets that it is told, so it is told that of the step.
+        gives_number: tell the function a number of targets. One that is not known to divide all of its loss by it is
+            told that of the micro-batch, with which its loss is a mean whatever it does with the number.
     """
 
     compute: ComputeLoss
@@ -46,7 +47,8 @@ class LossOf:
         """The micro-batch's part of the step's loss: its summed loss over the targets of the whole step."""
         number = None
         if self.gives_number:
-            number = torch.tensor(num_targets, device=_device_of(batch.inputs))
+            told = num_targets if self.divided else max(1, self.weight(batch))
+            number = torch.tensor(told, device=_device_of(batch.inputs))
         loss = self.compute(model, _given(batch.inputs), number)
         return loss if self.divided else loss * (self.weight(batch) / num_targets)
 

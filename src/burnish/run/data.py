@@ -45,7 +45,7 @@ def assembly_for(trainer: Trainer, args: Any, budget: Budget | None = None) -> A
         collate=collate,
         count=LabelCounter(tuple(trainer.label_names) or ("labels",)),
         budget=budget,
-        trim=args.trim_padding,
+        trim=args.trim_padding and trainer.trims,
         is_encoder_decoder=facts.is_encoder_decoder,
         seed=args.seed,
         collation_draws=draws_randomness(collate),
@@ -158,6 +158,8 @@ def stream_steps(dataset: Any, args: Any) -> int | None:
         rows = len(dataset)
     except TypeError:
         return None
+    if args.dataloader_drop_last:
+        rows -= rows % args.train_batch_size
     return math.ceil(rows / (args.train_batch_size * args.gradient_accumulation_steps))
 
 

@@ -21,7 +21,7 @@ from burnish.loop.evaluating import EvaluationLoop, Gathering, LossMean
 from burnish.optim.optimizers import set_training
 
 from .data import assembly_for, check_rows, loading_for, pruned
-from .hooks import overridden
+from .hooks import has_own_loss, overridden
 from .loss import counted, native_loss
 
 if TYPE_CHECKING:
@@ -109,6 +109,8 @@ def computed(
     has_labels = bool(labels) or not trainer.label_names
     inputs = trainer._prepare_inputs(inputs)
     with torch.no_grad(), trainer.compute_loss_context_manager():
+        if loss_only and has_labels and not has_own_loss(trainer):
+            return trainer.objective.compute(model, dict(inputs), None).detach(), None, None
         loss, outputs = _loss_and_outputs(trainer, model, inputs, has_labels)
     if loss_only:
         return loss, None, None

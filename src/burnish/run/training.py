@@ -15,7 +15,8 @@ from burnish.callbacks.flow import cadences_of
 from burnish.checkpoint import find, restore, run_id, weights
 from burnish.core.progress import TrainerControl, TrainerState
 from burnish.core.protocols import StopRequest
-from burnish.core.types import MicroBatch
+from burnish.core.types import MicroBatch, Step
+from burnish.data.counting import LabelCounter
 from burnish.engines import setup
 from burnish.loop.nonfinite import NonFiniteWatch, nonfinite_rows
 from burnish.loop.step import Backward, StepRunner
@@ -29,7 +30,8 @@ from .actions import RunActions
 from .data import Source, length_of_run, position_of, source_for
 from .evaluation import check_eval_data
 from .hooks import overridden, takes
-from .loss import objective_for, settle
+from .loss import objective_for
+from .settling import settle
 
 if TYPE_CHECKING:
     from burnish.trainer import Trainer
@@ -171,10 +173,16 @@ def _runner(trainer: Trainer, args: Any) -> StepRunner:
     watch = NonFiniteWatch(
         str(args.nonfinite_policy.value),
         engine.device,
-        lambda step: nonfinite_rows(trainer.model, objective, engine, step),
+        lambda step: _nonfinite_rows(trainer, step),
     )
     backward = _users_backward(trainer) if overridden(trainer, "training_step") else _backward(trainer)
     return StepRunner(trainer.model_wrapped, objective, engine, trainer.callback_handler, watch, backward, args.seed)
+
+
+def _nonfinite_rows(trainer: Trainer, step: Step) -> list[int]:
+    with trainer.compute_loss_context_manager():  # what overflows in half precision may be finite in full
+        count = LabelCounter(tuple(trainer.label_names) or ("labels",))
+        return nonfinite_rows(trainer.model, trainer.objective, trainer.engine, step, count)
 
 
 def _backward(trainer: Trainer) -> Backward:

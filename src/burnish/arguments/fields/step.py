@@ -31,3 +31,10 @@ class StepFields:
             "same. Not given: on the CPU. On other devices the host reads the attention mask of each micro-batch."
         ),
     )
+    logits_at_targets: bool = field(
+        default=True,
+        metadata=about(
+            "Compute the output layer of a language model at positions with a target only, in chunks, where two "
+            "examples show that the loss stays the same."
+        ),
+    )

@@ -1,0 +1,219 @@
+"""What is tried out before the first step, on two examples: each way of computing a step that the run may take."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from itertools import chain
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from burnish.core.types import MicroBatch, Step
+from burnish.data.assembly import Assembly
+from burnish.data.sources import LoaderSource, PlannedSource, StreamSource, sample_of
+from burnish.models.padding_free import PaddingFree
+from burnish.objectives.measured import unlike
+from burnish.objectives.objective import LossOf, agree, close, loss_of
+
+from .data import Source
+from .loss import at_targets_only
+
+if TYPE_CHECKING:
+    from burnish.trainer import Trainer
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class Settled:
+    """What was found out before the first step."""
+
+    source: Any
+    """Where steps come from (`StepSource`)."""
+    objective: LossOf
+    padding_free: PaddingFree | None = None
+    """How the layers compute real tokens only, where the model can be computed that way."""
+
+
+@dataclass(frozen=True)
+class Trial:
+    """Two unlike examples, each alone and both together, on the device."""
+
+    first: MicroBatch
+    second: MicroBatch
+    both: MicroBatch
+    untrimmed: MicroBatch | None = None
+    """Both with all the padding that the data brought, where that is known and more."""
+
+
+def settle(trainer: Trainer, args: Any, source: Source, objective: LossOf) -> Settled:
+    """Tries out, on two examples of the data, each way of computing a step that the run may take.
+
+    What the loss is a mean over decides how micro-batches add up. Cutting padding away, computing real tokens only, and
+    computing the output layer at targets only must leave the loss what it is; what does not is not done.
+    """
+    if isinstance(source, PlannedSource):
+        reader: Any = source
+        trial = _trial_of_plan(trainer, source)
+    else:
+        reader, trial = _read_ahead(trainer, source)
+    if trial is None:
+        return Settled(reader, objective)
+    objective = objective.settled_on(trainer.model, trial.first, trial.second, trial.both)
+    assembly, batch = source.assembly, trial.both
+    if objective.rows_interact:
+        assembly = assembly.whole()
+    if trial.untrimmed is not None and not _may_trim(trainer, objective, trial):
+        assembly, batch = replace(assembly, trim=False), trial.untrimmed
+    objective = _at_targets_only(trainer, args, objective, batch) or objective
+    free = _padding_free(trainer, args, objective, batch)
+    if free is not None:
+        budget = assembly.budget and replace(assembly.budget, padding_costs=False)
+        assembly = replace(assembly, budget=budget, padding_free=True)
+    trainer.trims = assembly.trim
+    return Settled(_with(reader, source, assembly, objective), objective, free)
+
+
+def _with(reader: Any, source: Source, assembly: Assembly, objective: LossOf) -> Any:
+    """The source with what was found out. Of a stream, the step that was read ahead stays as it was cut, unless its
+    rows interact."""
+    if isinstance(source, PlannedSource):
+        return PlannedSource(source.dataset, source.plan, assembly, source.loading)
+    changed = replace(source, assembly=assembly)
+    if objective.rows_interact and isinstance(source, StreamSource):
+        return changed
+    return replace(reader, source=changed) if isinstance(reader, ReadAhead) else changed
+
+
+def _may_trim(trainer: Trainer, objective: LossOf, trial: Trial) -> bool:
+    assert trial.untrimmed is not None
+    if agree(objective, trainer.model, trial.both, trial.untrimmed):
+        return True
+    logger.warning(
+        "%s gives another loss when the padding that the data brought along is cut away: its loss depends on padding. "
+        "The padding stays. Tokenise without padding to be independent of it.",
+        trainer.facts.name,
+    )
+    return False
+
+
+def _at_targets_only(trainer: Trainer, args: Any, objective: LossOf, batch: MicroBatch) -> LossOf | None:
+    """The objective with the output layer at targets only, if that is asked for, possible, and gives the same loss."""
+    selected = at_targets_only(trainer, objective) if args.logits_at_targets and not args.torch_compile else None
+    if selected is None or "labels" not in batch.inputs:
+        return None
+    whole = loss_of(objective, trainer.model, batch)
+    try:
+        at_targets = loss_of(selected, trainer.model, batch)
+    except (TypeError, ValueError, RuntimeError, IndexError) as error:
+        logger.info("%s computes its output layer at every position: %s", trainer.facts.name, error)
+        return None
+    if not close(whole, at_targets, trainer.model):
+        logger.warning(
+            "%s gives another loss (%.6g, not %.6g) when its output layer is computed at targets only; it is computed "
+            "at every position.",
+            trainer.facts.name,
+            at_targets,
+            whole,
+        )
+        return None
+    return selected
+
+
+def _padding_free(trainer: Trainer, args: Any, objective: LossOf, batch: MicroBatch) -> PaddingFree | None:
+    """The model computed without padding, if that is asked for, possible, and gives the same loss."""
+    on_cpu = trainer.engine.device.type == "cpu"
+    wanted = on_cpu if args.padding_free is None else args.padding_free
+    free = PaddingFree.of(trainer.model) if wanted and not args.torch_compile else None
+    if free is None:
+        return None
+    plain = loss_of(objective, trainer.model, batch)
+    with free.on():
+        without_padding = loss_of(objective, trainer.model, batch)
+    if free.attentions == 0:
+        return None  # the two have one length, or the attention of the model cannot be exchanged
+    if not close(plain, without_padding, trainer.model):
+        logger.warning(
+            "%s gives another loss (%.6g, not %.6g) when its layers leave padding out; they compute it too.",
+            trainer.facts.name,
+            without_padding,
+            plain,
+        )
+        return None
+    return free
+
+
+def _trial_of_plan(trainer: Trainer, source: PlannedSource) -> Trial | None:
+    """Two unlike examples among the first of the plan."""
+    assembly, rows = source.assembly, sample_of(source)
+    pair = unlike([assembly.micro_batch([row]) for row in rows])
+    if pair is None:
+        return None
+    two = [rows[i] for i in pair]
+    both = assembly.micro_batch(two)
+    alone = [assembly.counted(both.only(i), [both.rows[i]]) for i in (0, 1)]
+    plain = replace(assembly, trim=False).micro_batch(two)
+    untrimmed = _on_device(trainer, plain) if plain.num_positions != both.num_positions else None
+    first, second, together = (_on_device(trainer, part) for part in (*alone, both))
+    return Trial(first, second, together, untrimmed)
+
+
+@dataclass
+class ReadAhead:
+    """A source of which one pass has begun: its steps are handed out to whoever asks for that place first."""
+
+    source: StreamSource | LoaderSource
+    place: tuple[int, int]
+    ahead: Iterator[Step] | None
+
+    @property
+    def steps_per_epoch(self) -> int | None:
+        return self.source.steps_per_epoch
+
+    def steps(self, epoch: int, first: int) -> Iterator[Step]:
+        ahead, self.ahead = self.ahead, None
+        if ahead is not None and (epoch, first) == self.place:
+            return ahead
+        return self.source.steps(epoch, first)
+
+
+def _read_ahead(trainer: Trainer, source: StreamSource | LoaderSource) -> tuple[Any, Trial | None]:
+    """A source whose first step is read and kept, and a trial on that step."""
+    place = trainer.state.passes, trainer.state.steps_in_pass
+    steps = source.steps(*place)
+    first = next(steps, None)
+    if first is None:
+        return source, None  # the loop says that there are no rows
+    return ReadAhead(source, place, chain([first], steps)), _trial_of_step(trainer, source.assembly, first)
+
+
+def _trial_of_step(trainer: Trainer, assembly: Assembly, step: Step) -> Trial:
+    """Two unlike examples of one micro-batch; else the largest micro-batch three times, which shows whether a loss
+    divides by the number it is told."""
+    largest_first = sorted(step.micro_batches, key=lambda batch: -len(batch.rows))
+    for batch in largest_first:
+        if not isinstance(batch.inputs, dict):
+            continue
+        alone = [assembly.counted(batch.only(i), [row]) for i, row in enumerate(batch.rows)]
+        pair = unlike(alone)
+        if pair is not None:
+            both = assembly.counted(_picked(batch, pair), [batch.rows[i] for i in pair])
+            first, second, together = (_on_device(trainer, part) for part in (*(alone[i] for i in pair), both))
+            return Trial(first, second, together)
+    whole = _on_device(trainer, largest_first[0])
+    return Trial(whole, whole, whole)
+
+
+def _picked(batch: MicroBatch, pair: tuple[int, int]) -> dict[str, Any]:
+    """The inputs of two examples of a batch."""
+    one, other = (batch.only(position) for position in pair)
+    return {
+        name: torch.cat([value, other[name]]) if value is not batch.inputs[name] else value
+        for name, value in one.items()
+    }
+
+
+def _on_device(trainer: Trainer, batch: MicroBatch) -> MicroBatch:
+    return replace(batch, inputs=trainer.engine.to_device(batch.inputs))
