@@ -36,7 +36,8 @@ from .optim.optimizers import build_optimizer, optimizer_class_and_kwargs
 from .optim.schedulers import make_scheduler
 from .run.data import batch_loader
 from .run.evaluation import computed, eval_loader, evaluated, length_of
-from .run.hooks import has_own_loss, needs_argument, takes
+from .run.hooks import has_own_loss, needs_argument, takes, warn_of_methods_not_called
+from .run.lazy_loader import LazyLoader
 from .run.loss import counted, loss_by_function, native_loss, objective_for
 from .run.older_names import processing_class_from
 from .run.training import made_ready, prepare
@@ -70,6 +71,8 @@ class Trainer:
     Attributes:
         model: the model itself; `model_wrapped` as it is called, compiled for example.
         state, control: the progress of the run, and what is asked of it next.
+        current_gradient_accumulation_steps: by what an overridden `training_step` divides the mean loss of its batch:
+            the targets of the step over those of the batch, which is the number of batches where these are alike.
     """
 
     log_metrics = results.log_metrics
@@ -98,6 +101,7 @@ class Trainer:
         self.args = own_settings(args)
         self._held: TrainingArguments | None = None
         self._num_training_steps = 0
+        self.current_gradient_accumulation_steps = 1.0
         known = inspect.signature(Trainer.__init__).parameters
         self.processing_class = processing_class_from(older, processing_class, known)
         self.model_init = model_init
@@ -113,6 +117,7 @@ class Trainer:
         self._take_model(model if model is not None else self.call_model_init())
         self.data_collator = data_collator or default_collator_for(self.processing_class, self.facts.pad_token_id)
         self.state, self.control, self.is_in_train = TrainerState(), TrainerControl(), False
+        warn_of_methods_not_called(self)
         self.callback_handler = self._make_handler(callbacks or [])
         self.callback_handler.fire("on_init_end")
 
@@ -199,6 +204,7 @@ class Trainer:
         with kept(), self._begun(trial) as (args, ready), StopRequests() as stop:
             loop = prepare(self, args, resume, ready, stop, ignore_keys_for_eval)
             started, first_step, first_example = time.time(), self.state.global_step, self.state.num_examples_seen
+            self.callback_handler.train_dataloader = LazyLoader(self.get_train_dataloader)
             self.callback_handler.fire("on_train_begin")
             if args.eval_on_start and first_step == 0:
                 self.evaluate(ignore_keys=ignore_keys_for_eval)
@@ -244,7 +250,7 @@ class Trainer:
         inputs = self._prepare_inputs(inputs)
         with self.compute_loss_context_manager():
             if num_items_in_batch is None:
-                loss = self.compute_loss(model, inputs)
+                loss = self.compute_loss(model, inputs) / self.current_gradient_accumulation_steps
             else:
                 batch = counted(self, inputs)
                 loss = self.objective.step_loss(model, batch, int(num_items_in_batch))

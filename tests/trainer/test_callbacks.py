@@ -198,6 +198,28 @@ def test_another_control_may_be_returned(tmp_path: Path) -> None:
     assert watched(burnish, tmp_path, [Another()]).state.global_step == 3
 
 
+# ---------------------------------------------------------------- loaders
+
+
+def test_loaders_that_callbacks_see(tmp_path: Path) -> None:
+    """Their lengths, batches and datasets are those of the run."""
+    seen: dict[str, Any] = {}
+
+    class Looks(transformers.TrainerCallback):
+        def on_train_begin(
+            self, args: Any, state: Any, control: Any, train_dataloader: Any = None, **more: Any
+        ) -> None:
+            seen["steps"], seen["first"] = len(train_dataloader), next(iter(train_dataloader))
+
+        def on_evaluate(self, args: Any, state: Any, control: Any, **details: Any) -> None:
+            seen["evaluated"] = len(details["eval_dataloader"])
+
+    run = watched(burnish, tmp_path, [Looks()], eval_strategy="epoch", max_steps=6)
+    assert seen["steps"] == 5 and seen["evaluated"] == 2
+    assert seen["first"]["input_ids"].shape[0] == 4
+    assert run.num_examples(run.get_train_dataloader()) == 18
+
+
 # ---------------------------------------------------------------- known callbacks
 
 

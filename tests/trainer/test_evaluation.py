@@ -116,7 +116,6 @@ def test_what_metrics_are_given(tmp_path: Path) -> None:
     assert predictions.shape == (7, 2) and labels.tolist() == [row["labels"] for row in rows]
 
 
-@pytest.mark.xfail(reason="all inputs are gathered in a dict, not the main input alone")
 def test_inputs_for_metrics_are_the_main_input(tmp_path: Path) -> None:
     """As under transformers: the array of `input_ids`, padded."""
     seen: list[Any] = []

@@ -247,12 +247,7 @@ WAYS: dict[str, dict[str, Any]] = {
 }  # fmt: skip
 
 
-CUTS_GRADIENTS = pytest.mark.xfail(reason="PaddingFree hands the layers' inputs on as keywords, which are not followed")
-
-
-@pytest.mark.parametrize(
-    "name", [pytest.param(name, marks=CUTS_GRADIENTS if name == "reentrant_checkpointing" else ()) for name in WAYS]
-)
+@pytest.mark.parametrize("name", WAYS)
 def test_same_weights(name: str, tmp_path: Path) -> None:
     plain = runs.trainer(tmp_path, max_steps=6, adam_epsilon=1e-5)
     plain.train()

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import inspect
+import logging
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from burnish.trainer import Trainer
+
+logger = logging.getLogger(__name__)
 
 
 def overridden(trainer: Trainer, method: str) -> bool:
@@ -40,3 +43,27 @@ def needs_argument(function: Callable[..., Any]) -> bool:
     by_position = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
     parameters = inspect.signature(function).parameters.values()
     return any(p.kind in by_position and p.default is p.empty for p in parameters)
+
+
+NOT_CALLED = {
+    "_get_train_sampler": "Override get_train_dataloader, or set train_sampling_strategy.",
+    "_get_eval_sampler": "Override get_eval_dataloader.",
+    "_remove_unused_columns": "Prune the dataset, and set remove_unused_columns=False.",
+    "get_batch_samples": "Override get_train_dataloader.",
+    "_inner_training_loop": "Override training_step, or use a callback.",
+    "_maybe_log_save_evaluate": "Override log, evaluate or save_model, or use a callback.",
+    "prediction_loop": "Override evaluation_loop.",
+    "_save_checkpoint": "Override save_model, or use a callback's on_save.",
+    "_save": "Override save_model.",
+    "_load_from_checkpoint": "Load the weights into the model before train().",
+    "_load_best_model": "Load state.best_model_checkpoint after train().",
+    "_determine_best_metric": "Use a callback's on_evaluate.",
+}
+"""Methods of transformers' trainer that burnish does not have, and what to do instead of overriding them."""
+
+
+def warn_of_methods_not_called(trainer: Trainer) -> None:
+    """Says of each method that a user defines for transformers' trainer that nothing calls it here."""
+    for method, instead in NOT_CALLED.items():
+        if callable(getattr(trainer, method, None)):
+            logger.warning("%s.%s is not called by burnish. %s", type(trainer).__name__, method, instead)
