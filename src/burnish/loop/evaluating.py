@@ -52,7 +52,7 @@ class EvaluationLoop:
         count: rows and labels of a batch, on the host.
         mean_over: the count that the loss of a batch is a mean over.
         gather: by name ("predictions", "labels", "inputs", "losses"), where the outputs go.
-        after_batch: called with (logits, labels) as they are gathered, for metrics that add up batch by batch.
+        main_input: which input is gathered as "inputs".
     """
 
     predict: PredictionStep
@@ -61,7 +61,7 @@ class EvaluationLoop:
     events: Events
     gather: dict[str, Gathering] = field(default_factory=dict)
     preprocess: Callable[[Any, Any], Any] | None = None
-    after_batch: Callable[[Any, Any], None] | None = None
+    main_input: str = "input_ids"
 
     def run(self, batches: Iterable[Any]) -> tuple[LossMean, int]:
         """The mean loss and the number of rows."""
@@ -83,11 +83,9 @@ class EvaluationLoop:
         self._put("predictions", logits)
         self._put("labels", labels)
         if "inputs" in self.gather:
-            self._put("inputs", inputs)
+            self._put("inputs", inputs[self.main_input])
         if "losses" in self.gather and loss is not None:
             self._put("losses", loss.detach().reshape(1).repeat(counts.rows))
-        if self.after_batch is not None:
-            self.after_batch(logits, labels)
 
     def _put(self, name: str, value: Any) -> None:
         if name in self.gather:

@@ -131,7 +131,7 @@ class PaddingFree:
         config = getattr(base, "config", None)
         number = getattr(config, "num_hidden_layers", None)
         stacks = [m for m in base.modules() if isinstance(m, nn.ModuleList) and len(m) == number and _one_kind(m)]
-        if getattr(config, "is_encoder_decoder", False) or len(stacks) != 1:
+        if getattr(config, "is_encoder_decoder", False) or len(stacks) != 1 or _skips_layers(config):
             return None
         if getattr(config, "_attn_implementation", None) != "sdpa" or not hasattr(base, "set_attn_implementation"):
             return None
@@ -193,19 +193,23 @@ class PaddingFree:
             self._packing = None if apart else packing_of(given.get("attention_mask"), given[self._names[0]])
         if self._packing is None:
             return None
-        return (), {name: value if name == "attention_mask" else self._packed(value) for name, value in given.items()}
+        # the hidden states of later layers are packed already, and may be as long as a padded row
+        as_they_are = {"attention_mask"} if layer is self.layers[0] else {"attention_mask", self._names[0]}
+        changed = {name: value if name in as_they_are else self._packed(value) for name, value in given.items()}
+        # what came by position goes by position: reentrant checkpointing follows no gradient through a keyword
+        positional = self._names[: len(args)]
+        return tuple(changed[name] for name in positional), {n: v for n, v in changed.items() if n not in positional}
 
     def _packed(self, value: Any) -> Any:
-        """Whatever has one entry a token, packed; the hidden states of later layers are so already."""
+        """Whatever has one entry a token of the padded batch, packed; anything else as it is."""
         assert self._packing is not None
         if isinstance(value, tuple):
             return tuple(map(self._packed, value))
         if not isinstance(value, torch.Tensor) or value.dim() not in (2, 3):
             return value
         rows, length = value.shape[:2]
-        return (
-            self._packing.pack(value) if length == self._packing.length and rows in (1, self._packing.rows) else value
-        )
+        of_tokens = length == self._packing.length and rows in (1, self._packing.rows)
+        return self._packing.pack(value) if of_tokens else value
 
     def _after(self, layer: nn.Module, args: Any, output: Any) -> Any:
         packing, self._wanted = self._packing, True
@@ -234,3 +238,8 @@ def _register() -> None:
 
 def _one_kind(stack: nn.ModuleList) -> bool:
     return len({type(layer) for layer in stack}) == 1
+
+
+def _skips_layers(config: Any) -> bool:
+    """Whether training leaves out layers at random (Fan et al., 2020): the first packs for all, the last unpacks."""
+    return any(getattr(config, name, 0) for name in ("layerdrop", "encoder_layerdrop", "decoder_layerdrop"))

@@ -59,6 +59,7 @@ def evaluated(
         events=trainer.callback_handler,
         gather=gather,
         preprocess=trainer.preprocess_logits_for_metrics,
+        main_input=getattr(trainer.model, "main_input_name", "input_ids"),
     )
     with _in_evaluation(trainer):
         loss, rows = loop.run(loader)
