@@ -157,3 +157,10 @@ def test_a_list_or_dict_that_was_given_is_not_changed():
     assert args.lr_scheduler_kwargs is kwargs
     assert args.label_names is names
     assert (kwargs, names) == ({"num_cycles": 2}, ["labels"])
+
+
+@pytest.mark.parametrize("name", ["learning_rate", "num_train_epochs", "weight_decay"])
+def test_an_infinite_number_is_refused_where_nothing_could_be_computed(name):
+    with pytest.raises(SettingError, match=f"`{name}` = inf: expected a finite number"):
+        TrainingArguments("out", **{name: "inf"})
+    assert TrainingArguments("out", max_grad_norm="inf").max_grad_norm == float("inf")

@@ -148,3 +148,10 @@ def test_a_wrong_file_names_the_place(tmp_path, name, content, said):
 def test_a_missing_file_is_said(tmp_path):
     with pytest.raises(SettingError, match="There is no file"):
         read_config(tmp_path / "none.yaml", FLAGS)
+
+
+def test_a_file_of_settings_that_is_not_utf8_is_named(tmp_path):
+    path = tmp_path / "run.yaml"
+    path.write_bytes(b"run_name: caf\xe9\n")
+    with pytest.raises(SettingError, match=r"run.yaml: byte 14 of the file is not UTF-8"):
+        read_config(path, FLAGS)

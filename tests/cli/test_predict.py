@@ -79,3 +79,18 @@ def test_what_cannot_be_answered_is_one_message(trained, reviews, tmp_path, capf
         said = capfd.readouterr().err
         assert all(fact in said for fact in facts), said
         assert "Traceback" not in said
+
+
+def test_untrained_answers_are_not_given(trained, reviews, capfd):
+    asked = ["predict", str(trained), str(reviews["validation"]), "--task", "masked-lm"]
+    assert main(asked) == 2
+    assert "was not trained as a BertForMaskedLM" in capfd.readouterr().err
+
+
+def test_a_number_of_rows_and_a_config_that_make_no_sense(trained, reviews, capfd):
+    for number in ("0", "-1"):
+        assert main(["predict", str(trained), str(reviews["validation"]), "--max_predict_samples", number]) == 2
+        assert f"--max_predict_samples {number}: set it to 1 or more" in capfd.readouterr().err
+    (trained / "config.json").write_text("{")
+    assert main(["predict", str(trained), str(reviews["validation"])]) == 2
+    assert f"{trained / 'config.json'} is damaged" in capfd.readouterr().err

@@ -135,3 +135,13 @@ def test_two_runs_at_once_in_a_folder_are_refused(tmp_path):
     with held(tmp_path), pytest.raises(UserError, match="Another run is under way"):
         decided(tmp_path, record())
     assert decided(tmp_path, record()).resume_from is None
+
+
+def test_what_a_run_reads_is_not_moved_aside(tmp_path, monkeypatch):
+    (tmp_path / "train.csv").write_text("text,label")
+    for setting in ("train_file", "model_name_or_path"):
+        with pytest.raises(UserError, match=f"would move .* aside, and with it --{setting}"):
+            decided(tmp_path, record(**{setting: str(tmp_path / "train.csv")}), overwrite=True)
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(UserError, match="the folder you are in"):
+        decided(Path("."), record(), overwrite=True)

@@ -127,3 +127,26 @@ def test_prediction_on_a_test_file(train_words, reviews, tmp_path):
     assert [row["number"] for row in rows] == [str(i) for i in range(12)]
     assert {row["prediction"] for row in rows} <= {"negative", "positive"}
     assert 0 <= read(tmp_path / "out" / "predict_results.json")["predict_accuracy"] <= 1
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["--num_train_epochs", "0"], "--num_train_epochs 0 takes no step"),
+        (["--do_train", "false", "--do_eval", "false"], "Nothing is left to do"),
+        (["--text_column", ","], "--text_column ',' names no column. The columns are"),
+        (["--text_column", "text", "--label_column", "text"], "'text' is both the text and the label"),
+        (["--torch_compile_mode", "quick"], "torch_compile_mode='quick'"),
+    ],
+)
+def test_what_cannot_be_meant_is_refused_before_the_first_step(train_words, tmp_path, capfd, words, said):
+    assert main([*train_words, *words]) in (1, 2)
+    error = capfd.readouterr().err
+    assert said in error and "bug" not in error
+    assert not (tmp_path / "out" / "model.safetensors").exists()
+
+
+def test_a_run_that_is_told_not_to_train_evaluates(train_words, tmp_path, capfd):
+    assert main([*train_words, "--do_train", "false"]) == 0
+    assert "eval_accuracy" in read(tmp_path / "out" / "eval_results.json")
+    assert not (tmp_path / "out" / "train_results.json").exists()

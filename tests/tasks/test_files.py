@@ -180,3 +180,31 @@ def test_the_place_of_a_row_names_its_line(tmp_path: Path) -> None:
     path = tmp_path / "a.json"
     path.write_text(json.dumps(ROWS))
     assert Table(read_table(path), str(path)).place(2) == f"{path}, row 3"
+
+
+@pytest.mark.parametrize(
+    ("lines", "said"),
+    [
+        (['{"a": "x"}', '{"a": "\\ud83d"}'], r"row 2: column 'a' holds '\\ud83d'"),
+        (['{"a": 1}', '{"a": 1000000000000000000000000000000}', '{"a": 2}'], r"row 2: column 'a' holds 10000"),
+        (['{"a": ["x"]}', '{"a": ["x", 1]}', '{"a": ["y"]}'], r"row 2: column 'a' holds \['x', 1\]"),
+        (['{"a": "x"}', "[" * 100_000], r"line 2: nested too deeply"),
+    ],
+)
+def test_a_value_that_no_column_holds_is_named(lines: list[str], said: str, tmp_path: Path) -> None:
+    path = tmp_path / "a.jsonl"
+    path.write_text("\n".join(lines))
+    with pytest.raises(DataError, match=said):
+        read_table(path)
+
+
+def test_a_null_character_is_named(tmp_path: Path) -> None:
+    path = tmp_path / "a.csv"
+    path.write_bytes(b"text,label\nfine,x\nbro\0ken,y\n")
+    assert "row 2 (line 3): a null character" in said(path) or "line contains NUL" in said(path)
+
+
+def test_columns_by_row_number_are_no_rows(tmp_path: Path) -> None:
+    path = tmp_path / "a.json"
+    path.write_text(json.dumps({"text": {"0": "a", "1": "b"}, "label": {"0": "x", "1": "y"}}))
+    assert "holds columns (text, label), not rows" in said(path) and 'orient="records"' in said(path)

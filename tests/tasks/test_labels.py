@@ -124,3 +124,37 @@ def test_balance_in_words() -> None:
     found = scheme(["neg", "pos"])
     assert class_balance(found, [0, 1, 1, 1]) == "pos 3 (75 %), neg 1 (25 %)"
     assert class_balance(scheme([0.5, 1.5]), [0.5, 1.5]) == "0.5 to 1.5, mean 1"
+
+
+@pytest.mark.parametrize("rows", [[[1, 0, 1], [0, 1, 0]], [[1.0, 0.0, 1.0], [0.0, 1.0, 0.0]]])
+def test_a_switch_for_each_label_is_no_list_of_names(rows: list[Any]) -> None:
+    found = scheme(rows)
+    assert (found.names, found.switches) == (("0", "1", "2"), True)
+    assert found.targets(table(label=rows)) == [[1.0, 0.0, 1.0], [0.0, 1.0, 0.0]]
+    assert scheme(rows, known=["a", "b", "c"]).names == ("a", "b", "c")
+    with pytest.raises(DataError, match=r"row 2: .*\[1, 0\], but the labels are lists of 3 zeros and ones"):
+        found.targets(table(label=[[1, 0, 1], [1, 0]]))
+
+
+@pytest.mark.parametrize(
+    ("rows", "said"),
+    [
+        ([[1, 0, 1], [0, 1]], r"row 1: .*the label '1' twice"),
+        ([[0, 1], [0.5, 1]], r"row 2: .*the number 0.5"),
+        ([[], []], r"no row has a label"),
+        ([[["a"]], [["b"]]], r"row 1: .*is no label"),
+    ],
+)
+def test_lists_that_are_no_labels(rows: list[Any], said: str) -> None:
+    with pytest.raises(DataError, match=said):
+        scheme(rows)
+
+
+def test_an_object_is_no_label() -> None:
+    with pytest.raises(DataError, match=r"row 1: column 'label' holds .*which is no label"):
+        scheme([{"a": 1}, {"a": 2}])
+
+
+def test_names_that_are_one_number_have_one_order() -> None:
+    names = [f"{'0' * zeros}7" for zeros in range(12)]
+    assert scheme(names).names == tuple(sorted(names))

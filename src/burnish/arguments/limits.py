@@ -53,11 +53,16 @@ LIMITS = {
 STEPS_OR_SHARE = ("warmup_steps", "logging_steps", "eval_steps", "save_steps")
 """Below 1 a share of the run; from 1 on a number of steps, which is whole."""
 
+FINITE = ("learning_rate", "num_train_epochs", "weight_decay", "adam_epsilon", "neftune_noise_alpha")
+"""Numbers with which an infinite one computes nothing; an infinite `max_grad_norm` clips nothing, and measures."""
+
 
 def within_limits(name: str, value: Any) -> Any:
     """The value, a number of steps as an int. Raises `SettingError` naming the field, the value and the limit."""
     if isinstance(value, bool) or not isinstance(value, int | float):
         return value
+    if value == math.inf and name in FINITE:
+        raise SettingError(f"`{name}` = {value!r}: expected a finite number.")
     limit = LIMITS.get(name)
     if limit is not None and not _fits(value, limit):
         raise SettingError(f"`{name}` = {value!r}: expected {_words(limit)}.")

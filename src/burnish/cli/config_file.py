@@ -48,7 +48,10 @@ def _mapping(path: Path) -> dict[Any, Any]:
         raise SettingError(
             f"There is no file {path}. `burnish train` takes flags, or a file of settings: `burnish train run.yaml`."
         )
-    text = path.read_text(encoding="utf-8-sig")
+    try:
+        text = path.read_text(encoding="utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise SettingError(f"{path}: byte {error.start + 1} of the file is not UTF-8. Save it as UTF-8.") from None
     content = _from_json(path, text) if path.suffix.lower() == ".json" else _from_yaml(path, text)
     if not isinstance(content, dict):
         raise SettingError(f"{path} must hold names and values, such as `learning_rate: 2e-5`, one a line.")

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from burnish.core.errors import DataError, UserError
+from burnish.core.errors import DataError, SettingError, UserError
 
 Pair = tuple[str, str]
 
@@ -22,7 +22,7 @@ class Length:
 
 
 def length_of(num_rows: int, examples_per_step: int, arguments: Any) -> Length:
-    """Raises `DataError` where not one step can be made."""
+    """Raises `DataError` or `SettingError` where not one step can be made."""
     whole = num_rows // examples_per_step
     steps_per_epoch = whole if arguments.dataloader_drop_last else math.ceil(num_rows / examples_per_step)
     if steps_per_epoch == 0:
@@ -33,6 +33,8 @@ def length_of(num_rows: int, examples_per_step: int, arguments: Any) -> Length:
     if arguments.max_steps > 0:
         return Length(steps_per_epoch, arguments.max_steps, arguments.max_steps / steps_per_epoch)
     num_steps = math.ceil(arguments.num_train_epochs * steps_per_epoch)
+    if num_steps == 0:
+        raise SettingError("--num_train_epochs 0 takes no step. Set it above 0; to evaluate only, give --do_eval.")
     return Length(steps_per_epoch, num_steps, float(arguments.num_train_epochs))
 
 

@@ -93,7 +93,9 @@ def answer(question: Question) -> list[Row]:
     try:
         answers = predictor.predict(_as_trained(question))
     except DataError as error:
-        raise DataError(f"{question.source}: {error}" if question.source else str(error)) from None
+        said = str(error)
+        named = question.source is None or said.startswith(str(question.source))
+        raise DataError(said if named else f"{question.source}: {said}") from None
     return [_beside(row, flat(said)) for row, said in zip(question.rows, answers, strict=True)]
 
 
@@ -154,7 +156,10 @@ def _question(given: Given, sentences: list[str]) -> Question:
     task, column = given.values.get("task"), given.values.get("text_column")
     if sentences or files == ["-"]:
         return Question(Path(model), [{SENTENCE: text} for text in sentences or _incoming()], None, None, task)
-    rows = read_rows(Path(files[0]))[: given.values.get("max_predict_samples")]
+    most = given.values.get("max_predict_samples")
+    if most is not None and most < 1:
+        raise SettingError(f"--max_predict_samples {most}: set it to 1 or more.")
+    rows = read_rows(Path(files[0]))[:most]
     return Question(Path(model), rows, files[0], column, task)
 
 

@@ -46,6 +46,7 @@ def decide(folder: Path, record: RunRecord, overwrite: bool, resume: str | bool 
             raise SettingError(
                 "--overwrite_output_dir starts anew and --resume_from_checkpoint goes on: give one of the two."
             )
+        _check_holds_no_input(folder, record)
         return Decision(move_aside=_is_occupied(folder))
     earlier = RunRecord.read(folder)
     if resume and resume != "auto":
@@ -130,6 +131,20 @@ def _another_run(folder: Path, earlier: RunRecord, changes: list[Change]) -> str
         ways.append("  to go on regardless:  --resume_from_checkpoint")
     lines = [f"{folder} holds another run ({state}):", *(f"  {line}" for line in table), *ways]
     return "\n".join(lines)
+
+
+INPUTS = ("train_file", "validation_file", "test_file", "model_name_or_path", "config_name", "tokenizer_name")
+
+
+def _check_holds_no_input(folder: Path, record: RunRecord) -> None:
+    """Refuses to move away the folder one stands in, or what the run itself reads."""
+    values = {name: record.settings.get(name, {}).get("value") for name in INPUTS}
+    inputs = {f"--{name} {value}": Path(str(value)) for name, value in values.items() if value}
+    for what, path in {"the folder you are in": Path.cwd(), **inputs}.items():
+        if path.exists() and folder.resolve() in (path.resolve(), *path.resolve().parents):
+            raise UserError(
+                f"--overwrite_output_dir would move {folder} aside, and with it {what}. Choose another --output_dir."
+            )
 
 
 def move_aside(folder: Path) -> Path:

@@ -98,7 +98,8 @@ def phases_of(arguments: Any, settings: Settings) -> Phases:
     """What was asked for; with nothing said, training, and an evaluation where there are rows for it."""
     given = settings.training
     if not any(given.get(name) for name in ("do_train", "do_eval", "do_predict")):
-        phases = Phases(True, expects_validation(settings), False)
+        said_no = {name for name in ("do_train", "do_eval") if given.get(name) is False}
+        phases = Phases("do_train" not in said_no, expects_validation(settings) and "do_eval" not in said_no, False)
     else:
         phases = Phases(bool(arguments.do_train), bool(given.get("do_eval")), bool(arguments.do_predict))
         if phases.train and "do_eval" not in given:
@@ -111,6 +112,8 @@ def phases_of(arguments: Any, settings: Settings) -> Phases:
             raise SettingError(f"--{flag} needs --{name}.")
     if phases.evaluate and not expects_validation(settings):
         raise SettingError("--do_eval needs --validation_file, or --validation_split.")
+    if phases == Phases(False, False, False):
+        raise SettingError("Nothing is left to do: give --do_train, --do_eval or --do_predict.")
     return phases
 
 

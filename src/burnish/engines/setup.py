@@ -13,11 +13,20 @@ from burnish.core.errors import SettingError
 
 
 def compiled(model: nn.Module, backend: str | None, mode: str | None) -> nn.Module:
-    """The model compiled by `torch.compile`; it shares its weights with the one given."""
+    """The model compiled by `torch.compile`; it shares its weights with the one given.
+
+    Raises:
+        SettingError: torch knows no such backend or mode.
+    """
     options: dict[str, Any] = {"backend": backend or "inductor"}
     if mode is not None:
         options["mode"] = mode
-    wrapped = torch.compile(model, **options)
+    try:
+        wrapped = torch.compile(model, **options)
+    except (RuntimeError, ValueError) as error:
+        raise SettingError(
+            f"torch_compile_backend={backend!r}, torch_compile_mode={mode!r}: {str(error).splitlines()[0]}"
+        ) from error
     assert isinstance(wrapped, nn.Module)
     return wrapped
 

@@ -52,6 +52,7 @@ def load_model(
     torch_dtype: str | None = None,
     ignore_mismatched_sizes: bool = False,
     seed: int | None = None,
+    trained: bool = False,
     **config_changes: Any,
 ) -> nn.Module:
     """Loads a pretrained model with a head for a task.
@@ -63,6 +64,7 @@ def load_model(
             default is float32: updates are too small for 16 bits to hold them.
         ignore_mismatched_sizes: start a head of another size from new random weights.
         seed: of weights that the checkpoint does not have; the global random state is left as it was.
+        trained: refuse a checkpoint that does not have every weight, for a model that is asked and not trained.
         config_changes: attributes of the config, such as ``id2label`` or ``problem_type``. They are saved with it.
 
     Raises:
@@ -89,7 +91,8 @@ def load_model(
         if source.is_gguf:
             model = _without_trace_of_quantisation(model)
     _check_sizes(source, report["mismatched_keys"], ignore_mismatched_sizes)
-    _tell_of_new_weights(source, model, set(report["missing_keys"]) | {key for key, *_ in report["mismatched_keys"]})
+    fresh = set(report["missing_keys"]) | {key for key, *_ in report["mismatched_keys"]}
+    _tell_of_new_weights(source, model, fresh, trained)
     return model
 
 
@@ -225,11 +228,16 @@ def _check_sizes(source: ModelSource, mismatched: Any, allowed: bool) -> None:
     )
 
 
-def _tell_of_new_weights(source: ModelSource, model: nn.Module, fresh: set[str]) -> None:
+def _tell_of_new_weights(source: ModelSource, model: nn.Module, fresh: set[str], trained: bool) -> None:
     if not fresh:
         return
     expected = set(model.state_dict())
     if expected <= fresh:
         raise SettingError(f"No weight in {source.label} fits a {type(model).__name__}: is it another kind of model?")
     shown = ", ".join(sorted(fresh)[:4]) + (f" and {len(fresh) - 4} more" if len(fresh) > 4 else "")
+    if trained:
+        raise SettingError(
+            f"{source.label} was not trained as a {type(model).__name__}: it has no {shown}, so its answers would be "
+            "random. Give the --output_dir of a `burnish train`, or the --task that the model was trained for."
+        )
     logger.warning("New weights, to be trained: %s (%s has none).", shown, source.label)

@@ -106,6 +106,8 @@ def told_columns(table: Table, told: str, flag: str, at_most: int | None = None)
     """The columns that a flag names, separated by commas (a name that holds a comma itself is found, too)."""
     exist = table.rows.column_names
     names = [told] if told in exist else [name.strip() for name in told.split(",") if name.strip()]
+    if not names:
+        raise DataError(f"{flag} {told!r} names no column. The columns are {_listed(exist)}.")
     require_columns(table, names, flag)
     if at_most and len(names) > at_most:
         raise DataError(f"{flag} names {len(names)} columns ({_listed(names)}); at most {at_most} can be used.")
@@ -128,7 +130,7 @@ def texts_of(table: Table, column: str) -> list[str]:
         if isinstance(value, (list, dict)):
             raise DataError(
                 f"{table.place(row)}: column {column!r} holds {type(value).__name__} {_shown(value)}, not a text. "
-                f"Set --text_column to one of {_listed(table.rows.column_names)}."
+                f"Make it a text, or set --text_column; the columns are {_listed(table.rows.column_names)}."
             )
     return [value if isinstance(value, str) else str(value) for value in values]
 

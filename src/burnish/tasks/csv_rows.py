@@ -40,6 +40,8 @@ def read_csv(path: Path) -> dict[str, list[str]]:
             raise DataError(_wrong_fields(path, number, line, fields, names))
         for column, field in zip(columns, fields, strict=True):
             column.append(field)
+        if any("\0" in field for field in fields):
+            raise DataError(_null_character(path, number, line, fields))
     if not number:
         raise DataError(f"{path}: the file has a header ({', '.join(names)}) and no rows.")
     return _named(path, names, columns)
@@ -123,6 +125,13 @@ def _wrong_fields(path: Path, number: int, line: int, fields: list[str], names: 
     return (
         f"{path}, row {number} (line {line}): {len(fields)} fields, but the header has {len(names)} "
         f"({', '.join(names)}): {shortened(', '.join(fields))}.{advice}"
+    )
+
+
+def _null_character(path: Path, number: int, line: int, fields: list[str]) -> str:
+    return (
+        f"{path}, row {number} (line {line}): a null character, which no text has: {shortened(', '.join(fields))}. "
+        "The file is damaged, or not UTF-8 (UTF-16 without a mark at its start, for example)."
     )
 
 

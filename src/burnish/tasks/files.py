@@ -130,11 +130,29 @@ def _typed(path: Path, columns: Columns) -> datasets.Dataset:
     def array(name: str) -> pyarrow.Array:
         try:
             return pyarrow.array(columns[name])
-        except (pyarrow.ArrowInvalid, pyarrow.ArrowTypeError, OverflowError) as error:
-            said = _first_line(error)
-            raise DataError(f"{path}: the values of column {name!r} have no common type ({said}).") from error
+        except (pyarrow.ArrowInvalid, pyarrow.ArrowTypeError, OverflowError, UnicodeEncodeError) as error:
+            row, value = _first_unfit(columns[name])
+            raise DataError(
+                f"{path}, row {row + 1}: column {name!r} holds {ascii(value)[:60]}, which does not fit the rows above "
+                f"it ({_first_line(error)}). Give all rows the same type."
+            ) from error
 
     return datasets.Dataset(pyarrow.table({name: array(name) for name in columns}))
+
+
+def _first_unfit(values: list[Any]) -> tuple[int, Any]:
+    """The first value that makes no column together with those before it, found by halving."""
+    import pyarrow
+
+    good, bad = 0, len(values)  # the first `good` values make a column, the first `bad` do not
+    while bad - good > 1:
+        middle = (good + bad) // 2
+        try:
+            pyarrow.array(values[:middle])
+            good = middle
+        except (pyarrow.ArrowException, OverflowError, UnicodeEncodeError):
+            bad = middle
+    return bad - 1, values[bad - 1]
 
 
 def _read_folder(path: Path, split: str) -> datasets.Dataset:
@@ -168,6 +186,8 @@ def _read_hub(name: str, config_name: str | None, split: str, cache_dir: str | N
 
 def _missing_file(path: Path) -> str:
     folder = path.parent
+    if path.exists():
+        return f"{path}: this is no file that can be read twice. Save it as a file."
     if not folder.is_dir():
         return f"{path}: there is no such file, and no folder {folder}."
     beside = [entry.name for entry in sorted(folder.iterdir()) if entry.is_dir() or _ending(entry) in ENDINGS]

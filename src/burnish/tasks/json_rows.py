@@ -34,6 +34,11 @@ def read_json(path: Path) -> dict[str, list[Any]]:
             f"{path}, line {error.lineno}, column {error.colno}: malformed JSON ({error.msg}): {shortened(line)}."
         ) from error
     rows = found.get("data", [found]) if isinstance(found, dict) else found
+    if isinstance(found, dict) and rows == [found] and _are_columns(found):
+        raise DataError(
+            f"{path}: this holds columns ({', '.join(found)}), not rows. Write a list of rows, "
+            f'[{{"{next(iter(found))}": …}}, …]; in pandas, df.to_json(path, orient="records").'
+        )
     if not isinstance(rows, list):
         raise DataError(f'{path}: rows must be a list of objects, or {{"data": [...]}}; found {_kind(rows)}.')
     return _columns(path, [_object(path, f"row {number}", row) for number, row in enumerate(rows, start=1)])
@@ -54,12 +59,19 @@ def read_jsonl(path: Path) -> dict[str, list[Any]]:
             raise DataError(
                 f"{path}, {where}: malformed JSON ({error.msg}, column {error.colno}): {shortened(content)}."
             ) from error
+        except RecursionError as error:
+            raise DataError(f"{path}, {where}: nested too deeply: {shortened(content)}.") from error
     return _columns(path, rows)
 
 
 def line_of_row(path: Path, row: int) -> int | None:
     """The line that holds data row `row`, counted from 0."""
     return next((line for number, (line, _) in enumerate(_lines(path)) if number == row), None)
+
+
+def _are_columns(found: Object) -> bool:
+    """Whether an object holds an object by row number under each of its names, as pandas writes by default."""
+    return bool(found) and all(isinstance(value, dict) and "0" in value for value in found.values())
 
 
 def _lines(path: Path) -> Iterator[tuple[int, str]]:

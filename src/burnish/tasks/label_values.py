@@ -59,8 +59,8 @@ def name_of(value: Any) -> str:
 
 
 def sorted_names(names: set[str]) -> list[str]:
-    """Whole numbers in their order, texts in alphabetical order."""
-    return sorted(names, key=int) if all(map(_WHOLE.fullmatch, names)) else sorted(names)
+    """Whole numbers in their order, texts in alphabetical order; "07" and "7" are two names, in one order always."""
+    return sorted(names, key=lambda name: (int(name), name)) if all(map(_WHOLE.fullmatch, names)) else sorted(names)
 
 
 def _column_values(table: Table, column: str) -> list[Any]:
@@ -73,12 +73,24 @@ def _column_values(table: Table, column: str) -> list[Any]:
                 f"{table.place(row)}: the label in column {column!r} is missing ({shown}). "
                 "Remove the row, or fill in its label."
             )
+    _check_kinds(table, column, values)
     if named:
         return [_by_name(table, column, row, value, named) for row, value in enumerate(values)]
     if all(isinstance(value, str) for value in values):
         plain = [value.strip() for value in values]
         return [float(value) for value in plain] if all(map(is_number, plain)) else plain
     return values
+
+
+def _check_kinds(table: Table, column: str, values: list[Any]) -> None:
+    """A label is a text, a number or a truth value, or a list of these."""
+    for row, value in enumerate(values):
+        for part in value if isinstance(value, list) else (value,):
+            if not isinstance(part, (str, int, float)):
+                raise DataError(
+                    f"{table.place(row)}: column {column!r} holds {str(value)[:60]}, which is no label. A label is a "
+                    "text, a number, or a list of these."
+                )
 
 
 def _switch_values(table: Table, column: str) -> list[bool]:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from burnish.core.errors import DataError
 
 from .columns import is_number
+from .label_lists import are_switches, check_names, check_switches
 from .label_values import class_names, label_values, name_of, sorted_names
 
 if TYPE_CHECKING:
@@ -38,6 +39,8 @@ class LabelScheme:
     """Names of the classes in the order of their numbers; the column's name for a regression."""
     separator: str | None = None
     """Between the labels of a row, where they are one text."""
+    switches: bool = False
+    """Whether a row holds a list of zeros and ones, one a label."""
     order: dict[str, int] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
@@ -69,6 +72,9 @@ class LabelScheme:
             return [float(value) for value in values]
         if self.problem_type == SINGLE_LABEL:
             return [self._number(table, row, name_of(value)) for row, value in enumerate(values)]
+        if self.switches:
+            check_switches(table, self.columns[0], values, len(self.names))
+            return [[float(part) for part in value] for value in values]
         return [self._switches(table, row, value) for row, value in enumerate(values)]
 
     def _number(self, table: Table, row: int, name: str) -> int:
@@ -115,9 +121,11 @@ def infer_scheme(
         _check_numbers(table, columns, values)
         return LabelScheme(kind, tuple(columns), (columns[0],))
     given = class_names(table, columns[0]) if len(columns) == 1 else None
-    if kind == MULTI_LABEL:
-        found = {name for value in values for name in parts_of(value, separator, columns)}
-        names = list(columns) if len(columns) > 1 else given or sorted_names(found)
+    switches = kind == MULTI_LABEL and len(columns) == 1 and are_switches(values)
+    if switches:
+        names = list(known) if len(known) == len(values[0]) else [str(number) for number in range(len(values[0]))]
+    elif kind == MULTI_LABEL:
+        names = _names_of_several(table, columns, values, separator, given)
     else:
         names = given or sorted_names({name_of(value) for value in values})
         _check_classes(table, columns[0], values, names)
@@ -125,7 +133,20 @@ def infer_scheme(
         raise DataError(f"{table.source}: all rows have the label {names[0]!r} ({columns[0]!r}): nothing to learn.")
     if set(known) == set(names):
         names = list(known)
-    return LabelScheme(kind, tuple(columns), tuple(names), separator)
+    return LabelScheme(kind, tuple(columns), tuple(names), separator, switches)
+
+
+def _names_of_several(
+    table: Table, columns: Sequence[str], values: list[Any], separator: str | None, given: list[str] | None
+) -> list[str]:
+    """The names of the labels of a multi-label problem: its columns, or what occurs in its one column."""
+    if len(columns) > 1:
+        return list(columns)
+    check_names(table, columns[0], values)
+    names = given or sorted_names({name for value in values for name in parts_of(value, separator, columns)})
+    if not names:
+        raise DataError(f"{table.source}: no row has a label: every list in column {columns[0]!r} is empty.")
+    return names
 
 
 def class_balance(scheme: LabelScheme, targets: Sequence[Any]) -> str:

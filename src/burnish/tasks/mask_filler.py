@@ -28,7 +28,7 @@ class MaskFiller:
         """Loads a folder that training has written. Raises `SettingError` where it is incomplete."""
         from burnish.models import loading
 
-        model: Any = loading.load_model("AutoModelForMaskedLM", str(folder))
+        model: Any = loading.load_model("AutoModelForMaskedLM", str(folder), trained=True)
         task = getattr(model.config, TASK_KEY, None) or {}
         return cls(model, loading.load_tokenizer(str(folder)), (task.get("text_columns") or [None])[0])
 

@@ -62,7 +62,10 @@ def recipe_of(folder: Path) -> Recipe:
     config = folder / "config.json"
     if not config.is_file():
         raise SettingError(f"{folder}: there is no config.json, so no trained model is here.")
-    content = json.loads(config.read_text(encoding="utf-8"))
+    try:
+        content = json.loads(config.read_text(encoding="utf-8"))
+    except ValueError as error:
+        raise SettingError(f"{config} is damaged: {error}.") from None
     task = (content.get("burnish_task") or {}).get("task")
     if task:
         return recipe(task)

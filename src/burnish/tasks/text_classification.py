@@ -41,7 +41,10 @@ class TextClassification:
         scheme = _scheme(splits, labels, data, load_config(model))
         _check(splits, texts, scheme)
         splits, notes = _with_validation(splits, scheme, data, texts)
-        task = {"task": self.name, "text_columns": texts, "label_columns": labels, "separator": scheme.separator}
+        task = {
+            **{"task": self.name, "text_columns": texts, "label_columns": labels},
+            **{"separator": scheme.separator, "switches": scheme.switches},
+        }
         base = load_pretrained(model, data, "AutoModelForSequenceClassification", task, **scheme.config_changes())
         run = TaskRun(model=base.model, processing_class=base.tokenizer)
         run.notes = [*self._notes(texts, labels, scheme), *notes, *base.notes]
@@ -79,6 +82,11 @@ def _choose_columns(table: Table, data: DataRequest) -> tuple[list[str], list[st
             f"{', '.join(map(repr, table.rows.column_names))}. Set --label_column."
             f"{header_hint(table)}"
         )
+    both = set(texts) & set(labels)
+    if both:
+        raise DataError(
+            f"{table.source}: {min(both)!r} is both the text and the label. Set --text_column and --label_column."
+        )
     return texts, labels
 
 
@@ -88,8 +96,8 @@ def _scheme(splits: Splits, labels: list[str], data: DataRequest, config: Any) -
     if splits.train is not None:
         return infer_scheme(splits.train, labels, data.problem_type, known)
     kind = data.problem_type or config.problem_type or (REGRESSION if len(known) == 1 else SINGLE_LABEL)
-    separator = getattr(config, TASK_KEY, {}).get("separator")
-    return LabelScheme(kind, tuple(labels), tuple(known), separator)
+    trained = getattr(config, TASK_KEY, {})
+    return LabelScheme(kind, tuple(labels), tuple(known), trained.get("separator"), bool(trained.get("switches")))
 
 
 def _check(splits: Splits, texts: list[str], scheme: LabelScheme) -> None:

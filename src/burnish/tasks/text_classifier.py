@@ -43,7 +43,7 @@ class TextClassifier:
         from burnish.models import loading
         from burnish.models.contract import facts_of
 
-        model: Any = loading.load_model("AutoModelForSequenceClassification", str(folder))
+        model: Any = loading.load_model("AutoModelForSequenceClassification", str(folder), trained=True)
         tokenizer = loading.load_tokenizer(str(folder))
         loading.ensure_pad_token(tokenizer, model)
         task = getattr(model.config, TASK_KEY, None) or {}

@@ -33,7 +33,7 @@ class TextWriter:
         from burnish.models import loading
         from burnish.models.contract import facts_of
 
-        model: Any = loading.load_model(auto_class_name, str(folder))
+        model: Any = loading.load_model(auto_class_name, str(folder), trained=True)
         tokenizer = loading.load_tokenizer(str(folder))
         loading.ensure_pad_token(tokenizer, model)
         task = getattr(model.config, TASK_KEY, None) or {}

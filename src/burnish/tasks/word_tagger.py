@@ -34,7 +34,7 @@ class WordTagger:
         from burnish.models import loading
         from burnish.models.contract import facts_of
 
-        model: Any = loading.load_model("AutoModelForTokenClassification", str(folder))
+        model: Any = loading.load_model("AutoModelForTokenClassification", str(folder), trained=True)
         tokenizer = loading.load_tokenizer(str(folder))
         loading.ensure_pad_token(tokenizer, model)
         task = getattr(model.config, TASK_KEY, None) or {}
