@@ -14,6 +14,8 @@ from burnish.core.types import Counts, Inputs, MicroBatch, Step
 from .counting import num_positions, num_rows, num_tokens
 from .lengths import brought_length, real_length
 from .microbatches import Budget, cut
+from .reading import row_of, rows_of
+from .shifted_labels import with_predictable_labels
 from .trimming import trimmed
 
 Rows = list[tuple[int, Any]]
@@ -30,6 +32,7 @@ class Assembly:
         budget: how much goes through the model at once, or None to leave the batches whole.
         trim: cut away padding that no row attends to.
         is_encoder_decoder: the model reads its labels as a second sequence.
+        shifts_labels: the loss predicts each label from the position before it.
         padding_free: the layers of the model compute no padding (for the counts).
         seed: seed of the run, for collators and datasets that draw at random.
         collation_draws: whether the collator draws at random.
@@ -41,6 +44,7 @@ class Assembly:
     budget: Budget | None
     trim: bool = True
     is_encoder_decoder: bool = False
+    shifts_labels: bool = False
     padding_free: bool = False
     seed: int = 0
     collation_draws: bool = False
@@ -48,9 +52,8 @@ class Assembly:
 
     def read(self, dataset: Any, row_numbers: Sequence[int], epoch: int) -> Rows:
         """The examples of these rows. A row that draws at random gets a seed of its own in every pass."""
-        fetch = getattr(dataset, "__getitems__", None)
-        if fetch is not None and not self.examples_draw:
-            return list(zip(row_numbers, fetch(list(row_numbers)), strict=True))
+        if not self.examples_draw:
+            return list(zip(row_numbers, rows_of(dataset, row_numbers), strict=True))
         return [(row, self._example(dataset, row, epoch)) for row in row_numbers]
 
     def step(self, epoch: int, index: int, batches: Sequence[Rows]) -> Step:
@@ -74,9 +77,10 @@ class Assembly:
     def counted(self, inputs: Inputs, row_numbers: Sequence[int]) -> MicroBatch:
         """A batch that is collated already, trimmed and counted."""
         if not isinstance(inputs, dict):
-            rows = num_rows(inputs)
+            rows = num_rows(inputs) or max(1, len(row_numbers))  # an object of the user's own does not show its rows
             return MicroBatch(inputs, tuple(row_numbers), Counts(rows, rows, rows), rows, rows)
         inputs = trimmed(inputs, self.is_encoder_decoder) if self.trim else inputs
+        inputs = with_predictable_labels(inputs) if self.shifts_labels else inputs
         tokens = num_tokens(inputs)
         positions = tokens if self.padding_free else num_positions(inputs)
         return MicroBatch(inputs, tuple(row_numbers), self.count(inputs), tokens, positions)
@@ -97,7 +101,7 @@ class Assembly:
     def _example(self, dataset: Any, row: int, epoch: int) -> Any:
         if self.examples_draw:
             seed_all(seed_for(self.seed, EXAMPLE, epoch, row))
-        return dataset[row]
+        return row_of(dataset, row)
 
     def _collated(self, examples: list[Any], numbers: list[int]) -> Inputs:
         try:
@@ -115,6 +119,11 @@ class Assembly:
 def as_inputs(batch: Any, numbers: Sequence[int]) -> Inputs:
     """A collated batch as a plain dict of keyword arguments. A batch of another shape is for a user's own
     `compute_loss`, and passes as it is."""
+    if batch is None or (isinstance(batch, (list, tuple)) and not batch):
+        raise DataError(
+            f"The data_collator returned {batch!r} for rows {list(numbers)}. It must return a dict of tensors, such as "
+            '{"input_ids": …, "labels": …}.'
+        )
     if not isinstance(batch, Mapping):
         return batch  # type: ignore[no-any-return]
     inputs = dict(batch)

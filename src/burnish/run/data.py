@@ -47,6 +47,7 @@ def assembly_for(trainer: Trainer, args: Any, budget: Budget | None = None) -> A
         budget=budget,
         trim=args.trim_padding and trainer.trims,
         is_encoder_decoder=facts.is_encoder_decoder,
+        shifts_labels=facts.shifts_labels and not has_own_loss(trainer),
         seed=args.seed,
         collation_draws=draws_randomness(collate),
     )
@@ -97,7 +98,9 @@ def source_for(trainer: Trainer, args: Any) -> Source:
     return PlannedSource(dataset, plan, replace(assembly, examples_draw=reading_draws(dataset)), loading)
 
 
-def check_rows(trainer: Trainer, dataset: Any, name: str, batch_size: int, drop_last: bool = False) -> None:
+def check_rows(
+    trainer: Trainer, dataset: Any, name: str, batch_size: int, drop_last: bool = False, labels_required: bool = True
+) -> None:
     """Looks through a dataset before anything is computed.
 
     Raises:
@@ -111,7 +114,7 @@ def check_rows(trainer: Trainer, dataset: Any, name: str, batch_size: int, drop_
         drop_last=drop_last,
         collator_pads=pads_rows(trainer.data_collator),
         collator_makes_labels=makes_labels(trainer.data_collator),
-        labels_required=not has_own_loss(trainer),
+        labels_required=labels_required and not has_own_loss(trainer),
         label_names=tuple(trainer.label_names),
         rows_are_inputs=is_known(trainer.data_collator),
     )
