@@ -11,6 +11,7 @@ from __future__ import annotations
 import contextlib
 from collections import Counter
 from collections.abc import Iterator
+from functools import partial
 from typing import Any
 
 import torch
@@ -23,7 +24,8 @@ FEWEST_ELEMENTS = 1 << 20
 class EmbeddingTables:
     """The large embedding tables of a model whose gradient comes from look-ups alone.
 
-    A table that is tied to an output layer has a dense gradient, and is left as it is.
+    A table that is tied to an output layer has a dense gradient, and is left as it is. So is one whose weight is used
+    outside of its module, in the steps in which it is: that shows in the gradient that arrives.
     """
 
     def __init__(self, model: nn.Module) -> None:
@@ -33,11 +35,13 @@ class EmbeddingTables:
         self._buffers: dict[torch.Tensor, torch.Tensor] = {}
         self._looked_up: dict[torch.Tensor, list[torch.Tensor]] = {}
         self._unique: set[torch.Tensor] = set()
+        self._dense: set[torch.Tensor] = set()
 
     @contextlib.contextmanager
     def on(self) -> Iterator[None]:
         """Gathers gradients in the buffers inside the context. Afterwards the tables have no gradient."""
-        handles = [module.register_forward_hook(self._look_up) for module in self.modules]
+        handles: list[Any] = [module.register_forward_hook(self._look_up, with_kwargs=True) for module in self.modules]
+        handles += [module.weight.register_hook(partial(self._arrived, module.weight)) for module in self.modules]
         for module in self.modules:
             module.sparse = True
         try:
@@ -50,20 +54,28 @@ class EmbeddingTables:
             self._buffers.clear()
             self._looked_up.clear()
 
-    def _look_up(self, module: nn.Embedding, args: tuple[Any, ...], output: torch.Tensor) -> None:
+    def _look_up(
+        self, module: nn.Embedding, args: tuple[Any, ...], kwargs: dict[str, Any], output: torch.Tensor
+    ) -> None:
         weight = module.weight
-        if not torch.is_grad_enabled() or not module.training:
+        if not torch.is_grad_enabled():
             return
         if weight not in self._buffers:
             self._buffers[weight] = torch.zeros_like(weight)
         if weight.grad is None:
             weight.grad = self._buffers[weight]
-        self._looked_up.setdefault(weight, []).append(args[0].detach().flatten())
+        ids = args[0] if args else kwargs["input"]
+        self._looked_up.setdefault(weight, []).append(ids.detach().flatten())
+
+    def _arrived(self, weight: torch.Tensor, gradient: torch.Tensor) -> None:
+        if not gradient.is_sparse:
+            self._dense.add(weight)
 
     def rows_of(self, weight: torch.Tensor) -> torch.Tensor | None:
-        """Numbers of the rows that were looked up in this step, each once; None for what is not such a table."""
+        """Numbers of the rows that were looked up in this step, each once; None where more of the gradient is not zero,
+        and for what is not such a table."""
         looked_up = self._looked_up.get(weight)
-        if looked_up is None:
+        if looked_up is None or weight in self._dense:
             return None
         if len(looked_up) > 1 or weight not in self._unique:
             self._looked_up[weight] = [torch.cat(looked_up).unique()]
@@ -79,13 +91,16 @@ class EmbeddingTables:
 
     def clear(self) -> None:
         """Forgets the gradients of the step."""
-        for weight in list(self._looked_up):
+        for weight, buffer in self._buffers.items():
             rows = self.rows_of(weight)
-            assert rows is not None
-            self._buffers[weight].index_fill_(0, rows, 0.0)
+            if rows is not None:
+                buffer.index_fill_(0, rows, 0.0)
+            elif weight in self._dense:
+                buffer.zero_()
             weight.grad = None
         self._looked_up.clear()
         self._unique.clear()
+        self._dense.clear()
 
 
 def _is_large(module: nn.Embedding) -> bool:
