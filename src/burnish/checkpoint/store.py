@@ -147,7 +147,7 @@ def _write_random_states(folder: Path, world_size: int) -> None:
         "numpy": np.random.get_state(),
         "cpu": torch.get_rng_state(),
     }
-    if torch.cuda.is_available():
+    if torch.cuda.is_initialized():
         states["cuda"] = torch.cuda.get_rng_state_all() if world_size > 1 else torch.cuda.get_rng_state()
     stem = Path(layout.RNG_STATE).stem
     names = [layout.RNG_STATE] if world_size == 1 else [f"{stem}_{rank}.pth" for rank in range(world_size)]

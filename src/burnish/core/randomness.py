@@ -50,14 +50,18 @@ def seed_all(seed: int) -> None:
 
 @contextlib.contextmanager
 def kept() -> Iterator[None]:
-    """Leaves the global generators as they were found, whatever is drawn inside."""
+    """Leaves the global generators as they were found, whatever is drawn inside. Devices that are not in use yet are
+    left alone, as by `seed_all`: asking for the state of one would start it."""
     states = random.getstate(), np.random.get_state(), torch.get_rng_state()
-    on_devices = torch.cuda.get_rng_state_all() if torch.cuda.is_available() else []
+    on_cuda = torch.cuda.get_rng_state_all() if torch.cuda.is_initialized() else []  # type: ignore[no-untyped-call]
+    on_mps = torch.mps.get_rng_state() if torch.backends.mps.is_available() else None
     try:
         yield
     finally:
         random.setstate(states[0])
         np.random.set_state(states[1])
         torch.set_rng_state(states[2])
-        if on_devices:
-            torch.cuda.set_rng_state_all(on_devices)
+        if on_cuda:
+            torch.cuda.set_rng_state_all(on_cuda)
+        if on_mps is not None:
+            torch.mps.set_rng_state(on_mps)
