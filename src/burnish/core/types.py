@@ -53,7 +53,7 @@ class MicroBatch:
 
     def pin_memory(self) -> MicroBatch:
         """A copy with its tensors in page-locked memory; torch's loader asks for it by this name."""
-        return replace(self, inputs={name: _pinned(value) for name, value in self.inputs.items()})
+        return replace(self, inputs=_pinned(self.inputs))
 
 
 @dataclass(frozen=True)
@@ -94,7 +94,15 @@ def _has_rows(value: Any, size: int) -> bool:
 
 
 def _pinned(value: Any) -> Any:
-    return value.pin_memory() if isinstance(value, torch.Tensor) else value
+    """The same nesting with pinned tensors; a batch for a user's own `compute_loss` need not be a dict."""
+    if isinstance(value, torch.Tensor):
+        return value.pin_memory()
+    if isinstance(value, dict):
+        return {name: _pinned(part) for name, part in value.items()}
+    if isinstance(value, (list, tuple)):
+        parts = [_pinned(part) for part in value]
+        return type(value)(*parts) if hasattr(value, "_fields") else type(value)(parts)
+    return value
 
 
 @dataclass(frozen=True)
