@@ -7,6 +7,7 @@ waiting: on the CPU at once, on CUDA through an event that is asked and not wait
 from __future__ import annotations
 
 import logging
+import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
@@ -100,12 +101,14 @@ class NonFiniteWatch:
 
     def _describe(self, bad: _Pending) -> str:
         loss, norm = float(bad.report.loss), float(bad.report.grad_norm)
-        rows = self.rows_of(bad.step)
         where = f"step {bad.number} (pass {bad.step.epoch + 1}), rows {sorted(bad.step.rows)}"
+        if math.isfinite(loss):
+            return f"The gradient is not finite (norm {norm}, loss {loss:.6g}) in {where}."
+        if self.policy == "ignore":  # the weights have taken the step: by now every row may be NaN
+            return f"The loss is not finite ({loss}) in {where}."
+        rows = self.rows_of(bad.step)
         if rows:
             return f"The loss is not finite ({loss}) in {where}: it is NaN or infinite for {_named(rows)}."
-        if loss - loss == 0:
-            return f"The gradient is not finite (norm {norm}, loss {loss:.6g}) in {where}."
         return f"The loss is not finite ({loss}) in {where}; alone, each of its rows has a finite loss."
 
 
