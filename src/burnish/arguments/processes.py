@@ -36,11 +36,13 @@ class Processes(EveryField):
 
     @property
     def device(self) -> torch.device:
-        """CUDA if there is one (the one with the number of this process on its machine), else MPS, else the CPU."""
+        """CUDA if there is one (with a launcher the one with the number of this process on its machine, else torch's
+        current one), else MPS, else the CPU."""
         import torch
 
         if not self.use_cpu and torch.cuda.is_available():
-            return torch.device("cuda", self.local_process_index)
+            launched = "LOCAL_RANK" in os.environ
+            return torch.device("cuda", self.local_process_index if launched else torch.cuda.current_device())
         if not self.use_cpu and torch.backends.mps.is_available():
             return torch.device("mps")
         return torch.device("cpu")
