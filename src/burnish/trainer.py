@@ -203,6 +203,7 @@ class Trainer:
             raise TypeError(f"train() takes no argument {next(iter(older))!r}.")
         with kept(), self._begun(trial) as (args, ready), StopRequests() as stop:
             loop = prepare(self, args, resume, ready, stop, ignore_keys_for_eval)
+            self.is_in_train = True
             started, first_step, first_example = time.time(), self.state.global_step, self.state.num_examples_seen
             self.callback_handler.train_dataloader = LazyLoader(self.get_train_dataloader)
             self.callback_handler.fire("on_train_begin")
@@ -227,7 +228,6 @@ class Trainer:
             if self.model_init is not None:
                 self._take_model(self.call_model_init(trial))
                 self.callback_handler.model = self.model
-            self.is_in_train = True
             with message_level(args), made_ready(self, args) as ready:
                 yield args, ready
         except BaseException:
@@ -422,6 +422,8 @@ class Trainer:
 
     def log(self, logs: dict[str, float], start_time: float | None = None) -> None:
         """Adds numbers to the history of the run, and makes them known to the callbacks."""
+        if self._held is not None and not self.is_in_train:
+            return  # a user's loss is being tried out: what it logs is not of the run
         logs["epoch"] = self.state.epoch  # into the dict itself: `evaluate` and `train` return it too
         if self.settings.include_num_input_tokens_seen != "no":
             logs["num_input_tokens_seen"] = self.state.num_input_tokens_seen

@@ -198,6 +198,35 @@ def test_another_control_may_be_returned(tmp_path: Path) -> None:
     assert watched(burnish, tmp_path, [Another()]).state.global_step == 3
 
 
+@pytest.mark.parametrize("event", ["on_step_end", "on_epoch_end", "on_log"])
+def test_a_callback_may_evaluate_predict_and_save(event: str, tmp_path: Path) -> None:
+    """From within a run, which goes on as if nothing had been."""
+    done: list[int] = []
+
+    class Works(burnish.TrainerCallback):
+        trainer: Any = None
+
+        def work(self, args: Any, state: Any, control: Any, **details: Any) -> None:
+            if "loss" in details.get("logs", {"loss": 0}):
+                self.trainer.evaluate(tiny.class_rows(3))
+                self.trainer.predict(tiny.class_rows(2))
+                self.trainer.save_model(str(tmp_path / "model"))
+                done.append(state.global_step)
+
+    def trained(callbacks: list[Any]) -> Any:
+        parts = {"model": runs.classifier(hidden_dropout_prob=0.2), "callbacks": callbacks}
+        run = runs.trainer(tmp_path, parts=parts, max_steps=6)
+        for callback in callbacks:
+            callback.trainer = run
+            setattr(callback, event, callback.work)
+        run.train()
+        return run
+
+    assert runs.difference(trained([]).model, trained([Works()]).model) == 0.0
+    assert len(done) >= 2
+    assert (tmp_path / "model" / "config.json").exists()
+
+
 # ---------------------------------------------------------------- loaders
 
 

@@ -152,3 +152,18 @@ def test_a_user_may_log(tmp_path: Path) -> None:
     callback.trainer = run
     run.train()
     assert runs.logged(run, "mine") == {1: 1.0, 2: 2.0, 3: 3.0}
+
+
+def test_a_loss_may_log(tmp_path: Path) -> None:
+    """What it logs while it is tried out before the first step is not of the run."""
+
+    class Own(burnish.Trainer):
+        def compute_loss(self, model: Any, inputs: Any, return_outputs: bool = False, **kwargs: Any) -> Any:
+            self.log({"part": 1.0})
+            return super().compute_loss(model, inputs, return_outputs, **kwargs)
+
+    run = runs.trainer(tmp_path, Own, max_steps=3, gradient_accumulation_steps=2)
+    run.train()
+    assert [entry["step"] for entry in run.state.log_history if "part" in entry] == [0, 0, 1, 1, 2]
+    run.evaluate(tiny.class_rows(2))
+    assert run.state.log_history[-2]["part"] == 1.0

@@ -354,6 +354,31 @@ def test_ignore_a_loss_that_is_not_finite(tmp_path: Path, caplog: pytest.LogCapt
     assert "was applied" in caplog.text
 
 
+# ---------------------------------------------------------------- checkpoints
+
+
+def test_best_and_newest_are_kept(tmp_path: Path) -> None:
+    scores = iter([0.1, 0.9, 0.3, 0.4, 0.5, 0.6])
+    run = runs.trainer(
+        tmp_path, parts={"eval_dataset": tiny.class_rows(2), "compute_metrics": lambda _: {"score": next(scores)}},
+        max_steps=6, eval_strategy="steps", eval_steps=1, save_strategy="steps", save_steps=1, save_total_limit=1,
+        load_best_model_at_end=True, metric_for_best_model="score", greater_is_better=True,
+    )  # fmt: skip
+    run.train()
+    assert {path.name for path in tmp_path.glob("checkpoint-*")} == {"checkpoint-2", "checkpoint-6"}
+
+
+def test_a_saved_model_is_whole(tmp_path: Path) -> None:
+    """With its tokenizer, and nothing that only this run can read."""
+    run = runs.trainer(tmp_path, parts={"processing_class": tiny.tokenizer()}, max_steps=1)
+    run.train()
+    run.save_model(str(tmp_path / "model"))
+    loaded = transformers.AutoModelForSequenceClassification.from_pretrained(tmp_path / "model")
+    assert runs.difference(loaded, run.model) == 0.0
+    tokenizer = transformers.AutoTokenizer.from_pretrained(tmp_path / "model")
+    assert tokenizer("w5 w6")["input_ids"] == [5, 6]
+
+
 # ---------------------------------------------------------------- what is not there
 
 
