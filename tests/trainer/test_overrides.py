@@ -378,6 +378,30 @@ def test_prediction_step(tmp_path: Path) -> None:
     assert found.predictions.shape == (6, 5)
 
 
+def test_batches_that_are_no_dict(tmp_path: Path) -> None:
+    """Tuples of tensors reach the methods of a user who takes them apart."""
+
+    class Own(Trainer):
+        def compute_loss(self, model: nn.Module, inputs: Any, return_outputs: bool = False, **kwargs: Any) -> Any:
+            x, y = inputs
+            loss = (model(x).squeeze(-1) - y).square().mean()
+            return (loss, model(x)) if return_outputs else loss
+
+        def prediction_step(self, model: nn.Module, inputs: Any, *args: Any, **kwargs: Any) -> Any:
+            loss, outputs = self.compute_loss(model, self._prepare_inputs(inputs), return_outputs=True)
+            return loss, outputs.squeeze(-1), inputs[1]
+
+    drawn = torch.Generator().manual_seed(0)
+    data = torch.utils.data.TensorDataset(torch.randn(10, 3, generator=drawn), torch.randn(10, generator=drawn))
+    parts = {"train_dataset": data, "data_collator": torch.utils.data.default_collate, "model": nn.Linear(3, 1)}
+    run = runs.trainer(tmp_path, Own, parts, num_train_epochs=1, gradient_accumulation_steps=2)
+    run.train()
+    assert run.state.global_step == 2
+    expected = (run.model(data.tensors[0]).squeeze(-1) - data.tensors[1]).square().mean().item()
+    assert run.evaluate(data)["eval_loss"] == pytest.approx(expected, rel=1e-5)
+    assert run.predict(data).label_ids.tolist() == data.tensors[1].tolist()
+
+
 def test_evaluation_loop_and_predict(tmp_path: Path) -> None:
     class Own(Trainer):
         def evaluation_loop(
