@@ -24,7 +24,7 @@ from .core.errors import SettingError
 from .core.progress import TrainerControl, TrainerState
 from .core.randomness import MODEL_INIT, kept, seed_all, seed_for
 from .core.types import IGNORED_LABEL, EvalLoopOutput, PredictionOutput, TrainOutput
-from .data.checks_model import check_model, check_output_dir
+from .data.checks_model import check_is_module, check_model, check_output_dir
 from .data.collators import default_collator_for
 from .engines.precision import Precision
 from .engines.single import SingleEngine, device_for
@@ -35,7 +35,7 @@ from .optim.groups import decay_parameter_names
 from .optim.optimizers import build_optimizer, optimizer_class_and_kwargs
 from .optim.schedulers import make_scheduler
 from .run.data import batch_loader
-from .run.evaluation import computed, eval_loader, evaluated, length_of
+from .run.evaluation import computed, eval_loader, evaluated, length_of, named_dataset
 from .run.hooks import has_own_loss, needs_argument, takes, warn_of_methods_not_called
 from .run.lazy_loader import LazyLoader
 from .run.loss import counted, loss_by_function, native_loss, objective_for
@@ -148,6 +148,7 @@ class Trainer:
         return SingleEngine(device, Precision(args.mixed_precision, device.type), args.max_grad_norm)
 
     def _take_model(self, model: nn.Module) -> None:
+        check_is_module(model)
         check_model(model, facts_of(model), has_own_loss(self))
         if getattr(model, "hf_device_map", None) is None and not getattr(model, "is_quantized", False):
             model.to(self.engine.device)
@@ -350,7 +351,7 @@ class Trainer:
         """A loader of the evaluation's batches, in dataset order."""
         dataset = self.eval_dataset if eval_dataset is None else eval_dataset
         if isinstance(dataset, str):
-            dataset = self.eval_dataset[dataset]
+            dataset = named_dataset(self.eval_dataset, dataset)
         if dataset is None:
             raise SettingError("Trainer: evaluation requires an eval_dataset. Pass eval_dataset=... to Trainer.")
         return eval_loader(self, dataset, self.settings, "eval_dataset")

@@ -11,7 +11,7 @@ from torch.utils.data import IterableDataset
 from burnish.core.errors import DataError
 
 from .checks_labels import label_checks, range_checks
-from .checks_tokens import EvenRows, token_checks
+from .checks_tokens import EvenRows, nothing_to_read, token_checks
 from .columns import LABELS, label_suspects, listed, rename_hint, require_inputs
 from .findings import Check, first_fault
 from .table import chunks, column_names, first_row, is_table
@@ -83,6 +83,7 @@ def _checks_of_values(
     of_labels = label_checks if rows_are_inputs else range_checks
     checks = [check for column in labels for check in of_labels(name, column, facts)]
     checks += token_checks(name, facts)
+    checks += [nothing_to_read(name, column) for column in labels]
     if even and rows_are_inputs:
         checks += [EvenRows(name, column).check() for column in ("input_ids", *labels)]
     return checks

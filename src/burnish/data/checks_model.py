@@ -14,6 +14,16 @@ if TYPE_CHECKING:
     from burnish.models.contract import ModelFacts
 
 
+def check_is_module(model: object) -> None:
+    """Raises a `SettingError` for the name of a model, or its class."""
+    if not isinstance(model, nn.Module):
+        shown = f"the class {model.__name__}" if isinstance(model, type) else f"{model!r:.60}"
+        raise SettingError(
+            f"`model` must be an nn.Module, not {shown}. Load it first, for example with "
+            "AutoModelForSequenceClassification.from_pretrained(…)."
+        )
+
+
 def check_model(model: nn.Module, facts: ModelFacts, has_own_loss: bool = False) -> None:
     """Refuses a model that cannot be trained.
 

@@ -81,6 +81,26 @@ def same_length(name: str, column: str, other: str) -> Check:
     )
 
 
+def nothing_to_read(name: str, labels: str) -> Check:
+    """Rows with a label and not one token: what the model says of them is an accident of the padding beside them."""
+
+    def find(chunk: Chunk) -> Found | None:
+        lengths, labelled = attended(chunk), chunk.get(labels)
+        if lengths is None or labelled is None:
+            return None
+        rows = labelled.owners if labelled.lengths is None else labelled.owners[labelled.lengths > 0]
+        owners = chunk["input_ids"].owners
+        return faulty_sequences(owners, lengths, (lengths == 0) & np.isin(owners, rows))
+
+    return Check(
+        find,
+        lambda found: (
+            f"{name}, row {found.row} has a label and no token: its text is empty, or all of it is masked. Remove the "
+            f"row, or fill in its text.{found.more}"
+        ),
+    )
+
+
 def attended(chunk: Chunk, column: str = "input_ids", mask: str = "attention_mask") -> NDArray[np.int64] | None:
     """Tokens of each sequence, (sequences,): those the mask attends to, or all where there is no mask."""
     ids, masks = chunk.get(column), chunk.get(mask)

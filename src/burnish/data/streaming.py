@@ -12,6 +12,7 @@ from burnish.core.randomness import EXAMPLE, seed_all, seed_for
 from burnish.core.types import Step
 
 from .assembly import Assembly, Rows
+from .reading import next_of
 
 
 class StepStream(IterableDataset[Step]):
@@ -59,7 +60,7 @@ def numbered(stream: Any, seed: int, epoch: int) -> Iterator[tuple[int, Any]]:
     for number in count():
         seed_all(seed_for(seed, EXAMPLE, epoch, number))
         try:
-            example = next(rows)
+            example = next_of(rows, number)
         except StopIteration:
             return
         yield number, example

@@ -13,6 +13,7 @@ from torch.utils.data import IterableDataset
 from burnish.core.randomness import kept
 
 from .blocks import Block, of_arrow, of_values
+from .reading import row_of
 
 CHUNK = 10_000
 """Rows read at a time."""
@@ -33,6 +34,11 @@ def is_table(dataset: Any) -> bool:
     return isinstance(dataset, datasets.Dataset) and dataset.format["type"] != "custom"
 
 
+def is_at_hand(dataset: Any) -> bool:
+    """Whether rows cost nothing to read: a list, or a table. Other datasets may compute each of them."""
+    return isinstance(dataset, (list, tuple)) or is_table(dataset)
+
+
 def column_names(dataset: Any) -> list[str] | None:
     """The columns of the rows; of a dataset that computes them, those of row 0. None where they are not known: rows
     whose values have no names, and streams that do not say."""
@@ -49,7 +55,7 @@ def column_names(dataset: Any) -> list[str] | None:
 def first_row(dataset: Any) -> Mapping[str, Any]:
     """Row 0 of a map-style dataset by column; empty where its values have no names."""
     with kept():
-        return as_names(dataset.with_format(None)[0] if is_table(dataset) else dataset[0]) or {}
+        return as_names(dataset.with_format(None)[0] if is_table(dataset) else row_of(dataset, 0)) or {}
 
 
 def as_names(row: Any) -> Mapping[str, Any] | None:
@@ -75,7 +81,7 @@ def chunks(dataset: Any, columns: Sequence[str]) -> Iterator[Chunk]:
 
 
 def _chunks_of_rows(dataset: Any, columns: Sequence[str]) -> Iterator[Chunk]:
-    computed = not isinstance(dataset, (list, tuple))
+    computed = not is_at_hand(dataset)
     total = len(dataset)
     numbers = spread(total, MOST_ROWS) if computed else np.arange(total)
     deadline = time.monotonic() + MOST_SECONDS
@@ -83,7 +89,7 @@ def _chunks_of_rows(dataset: Any, columns: Sequence[str]) -> Iterator[Chunk]:
         taken = []
         with kept():
             for number in numbers[start : start + CHUNK].tolist():
-                taken.append((number, as_names(dataset[number]) or {}))
+                taken.append((number, as_names(row_of(dataset, number)) or {}))
                 if computed and time.monotonic() > deadline:
                     break
         yield {name: of_values(*_column(taken, name)) for name in columns if any(name in row for _, row in taken)}

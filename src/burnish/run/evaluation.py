@@ -13,6 +13,7 @@ from burnish.core.errors import SettingError
 from burnish.core.types import EvalLoopOutput
 from burnish.data.batches import OrderedBatches, StreamBatches, in_order, is_stream
 from burnish.data.counting import LabelCounter
+from burnish.data.table import is_at_hand
 from burnish.evaluation.collect import Collector
 from burnish.evaluation.logits import keys_to_ignore, logits_of
 from burnish.evaluation.names import plain_numbers, prefixed
@@ -29,7 +30,15 @@ if TYPE_CHECKING:
 
 
 def eval_loader(trainer: Trainer, dataset: Any, args: Any, name: str) -> Any:
-    """A loader of a dataset's batches in its own order. Every call makes new workers: they hold the dataset."""
+    """A loader of a dataset's batches in its own order. Every call makes new workers: they hold the dataset.
+
+    Rows that are at hand are looked through first; those of a run were, before its first step.
+
+    Raises:
+        DataError: a row cannot be computed; the message names it.
+    """
+    if not trainer.is_in_train and is_at_hand(dataset):
+        check_rows(trainer, dataset, name, args.eval_batch_size, labels_required=False)
     dataset = pruned(trainer, dataset, args, name)
     assembly = assembly_for(trainer, args)
     loading = loading_for(trainer, args)
@@ -147,6 +156,15 @@ def check_eval_data(trainer: Trainer, dataset: Any, args: Any) -> None:
         if part is not None and not is_stream(part):
             shown = f"eval_dataset[{key!r}]" if key else "eval_dataset"
             check_rows(trainer, part, shown, args.eval_batch_size)
+
+def named_dataset(datasets: Any, name: str) -> Any:
+    """The one of a dict of evaluation datasets that has this name. Raises `SettingError`."""
+    known = list(datasets) if isinstance(datasets, Mapping) else []
+    if name not in known:
+        there = f"eval_dataset has {', '.join(map(repr, known))}" if known else "eval_dataset is no dict of datasets"
+        raise SettingError(f"There is no evaluation dataset {name!r}: {there}.")
+    return datasets[name]
+
 
 
 def length_of(loader: Any) -> int | None:

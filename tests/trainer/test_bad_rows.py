@@ -1,0 +1,97 @@
+"""Rows and batches that cannot be computed are refused by name, in evaluations and predictions as in training."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import tiny
+import torch
+from torch import nn
+
+from burnish import Trainer, TrainingArguments
+from burnish.core.errors import DataError, SettingError
+
+
+def trainer(folder: Any, kind: type[Trainer] = Trainer, model: Any = None, **parts: Any) -> Trainer:
+    own = {"remove_unused_columns": False} if kind is not Trainer else {}
+    args = TrainingArguments(
+        str(folder), max_steps=2, per_device_train_batch_size=4, learning_rate=0.1, report_to="none", **own
+    )
+    parts = {"train_dataset": tiny.class_rows(8), "processing_class": tiny.tokenizer(), **parts}
+    return kind(model or tiny.bert("SequenceClassification"), args, **parts)
+
+
+def rows_with(**changes: Any) -> list[Any]:
+    rows = tiny.class_rows(8)
+    rows[5] = {**rows[5], **changes}
+    return rows
+
+
+LONG = {"input_ids": [5] * 30, "attention_mask": [1] * 30}
+
+
+@pytest.mark.parametrize(
+    ("rows", "said"),
+    [
+        (rows_with(labels=7), r"row 5 has label 7"),
+        (rows_with(**LONG), r"row 5 has 30 tokens"),
+        (rows_with(input_ids=[96], attention_mask=[1]), r"row 5, position 0: token id 96"),
+        (rows_with(input_ids=[], attention_mask=[]), r"row 5 has a label and no token"),
+        (rows_with(input_ids=[5, 6], attention_mask=[0, 0]), r"row 5 has a label and no token"),
+        ([], r"empty \(0 rows\)"),
+    ],
+)
+def test_rows_are_looked_through_before_they_are_evaluated(tmp_path: Any, rows: list[Any], said: str) -> None:
+    found = trainer(tmp_path)
+    with pytest.raises(DataError, match=f"eval_dataset.*{said}"):
+        found.evaluate(rows)
+    with pytest.raises(DataError, match=f"test_dataset.*{said}"):
+        found.predict(rows)
+
+
+def test_rows_without_labels_are_predicted(tmp_path: Any) -> None:
+    empty = {"input_ids": [], "attention_mask": []}  # of a language model, an empty line carries no loss
+    assert len(trainer(tmp_path).predict(tiny.text_rows(5)).predictions) == 5
+    rows = [*tiny.language_rows(4), {**empty, "labels": []}]
+    assert trainer(tmp_path, model=tiny.llama(), train_dataset=rows).train().global_step == 2
+
+
+@pytest.mark.parametrize("batch", [None, [], ()])
+def test_a_collator_that_returns_nothing_is_refused(tmp_path: Any, batch: Any) -> None:
+    with pytest.raises(DataError, match=r"data_collator returned .* for rows \["):
+        trainer(tmp_path, data_collator=lambda rows: batch).train()
+
+
+class Parcel:
+    """A batch that only its user can open."""
+
+    def __init__(self, rows: list[Any]) -> None:
+        self.features = torch.ones(len(rows), 4)
+
+
+class OwnLoss(Trainer):
+    def compute_loss(self, model: Any, inputs: Any, return_outputs: bool = False, **kwargs: Any) -> Any:
+        return model(inputs.features if isinstance(inputs, Parcel) else torch.ones(len(inputs), 4)).mean()
+
+
+@pytest.mark.parametrize("collate", [Parcel, lambda rows: ["a text" for _ in rows]])
+def test_batches_of_any_kind_train_with_a_loss_of_ones_own(tmp_path: Any, collate: Any) -> None:
+    model = tiny.seeded(lambda: nn.Linear(4, 1))
+    before = model.weight.detach().clone()
+    result = trainer(tmp_path, OwnLoss, model, data_collator=collate).train()
+    assert result.training_loss == result.training_loss
+    assert not torch.equal(model.weight, before)
+
+
+def test_an_evaluation_of_no_known_name_is_refused(tmp_path: Any) -> None:
+    with pytest.raises(SettingError, match=r"no evaluation dataset 'x'.*'a'"):
+        trainer(tmp_path, eval_dataset={"a": tiny.class_rows(2)}).evaluate("x")
+    with pytest.raises(SettingError, match=r"no evaluation dataset 'x'"):
+        trainer(tmp_path).evaluate("x")
+
+
+@pytest.mark.parametrize("model", ["bert-base-uncased", nn.Linear])
+def test_a_name_or_a_class_is_no_model(tmp_path: Any, model: Any) -> None:
+    with pytest.raises(SettingError, match=r"`model` must be an nn.Module, not"):
+        trainer(tmp_path, model=model)
