@@ -13,45 +13,17 @@ import transformers as hf
 from burnish.objectives import selected
 from burnish.objectives.selected import selected_loss
 
-DECODER: dict[str, Any] = {
-    "vocab_size": tiny.NUM_WORDS,
-    "hidden_size": 16,
-    "num_hidden_layers": 1,
-    "num_attention_heads": 2,
-    "num_key_value_heads": 2,
-    "intermediate_size": 32,
-    "pad_token_id": 0,
-}
-ENCODER: dict[str, Any] = {
-    "vocab_size": tiny.NUM_WORDS,
-    "hidden_size": 16,
-    "num_hidden_layers": 1,
-    "num_attention_heads": 2,
-    "intermediate_size": 32,
-}
+LAYERS: dict[str, Any] = {"hidden_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 32}
+ENCODER: dict[str, Any] = {"vocab_size": tiny.NUM_WORDS, **LAYERS}
+DECODER: dict[str, Any] = {**ENCODER, "num_key_value_heads": 2, "pad_token_id": 0}
 T5: dict[str, Any] = {
-    "vocab_size": tiny.NUM_WORDS,
-    "d_model": 16,
-    "d_kv": 8,
-    "d_ff": 32,
-    "num_layers": 1,
-    "num_heads": 2,
-    "pad_token_id": 0,
-    "decoder_start_token_id": 0,
+    **{"vocab_size": tiny.NUM_WORDS, "d_model": 16, "d_kv": 8, "d_ff": 32, "num_layers": 1, "num_heads": 2},
+    **{"pad_token_id": 0, "decoder_start_token_id": 0},
 }
 BART: dict[str, Any] = {
-    "vocab_size": tiny.NUM_WORDS,
-    "d_model": 16,
-    "encoder_layers": 1,
-    "decoder_layers": 1,
-    "encoder_attention_heads": 2,
-    "decoder_attention_heads": 2,
-    "encoder_ffn_dim": 32,
-    "decoder_ffn_dim": 32,
-    "pad_token_id": 0,
-    "bos_token_id": 1,
-    "eos_token_id": 2,
-    "decoder_start_token_id": 2,
+    **{"vocab_size": tiny.NUM_WORDS, "d_model": 16, "encoder_layers": 1, "decoder_layers": 1},
+    **{"encoder_attention_heads": 2, "decoder_attention_heads": 2, "encoder_ffn_dim": 32, "decoder_ffn_dim": 32},
+    **{"pad_token_id": 0, "bos_token_id": 1, "eos_token_id": 2, "decoder_start_token_id": 2},
     "forced_eos_token_id": 2,
 }
 
