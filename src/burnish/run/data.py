@@ -13,7 +13,6 @@ from burnish.data.batches import OrderedBatches, StreamBatches, is_stream
 from burnish.data.checks import check_training_data
 from burnish.data.collator_facts import draws_randomness, is_known, makes_labels, pads_rows
 from burnish.data.columns import KeepColumns, select_columns
-from burnish.data.counting import LabelCounter
 from burnish.data.lengths import real_length
 from burnish.data.microbatches import Budget
 from burnish.data.order import GroupedByLength, Order, Sequential, Shuffled
@@ -21,6 +20,7 @@ from burnish.data.plan import Plan
 from burnish.data.sources import LoaderSource, Loading, PlannedSource, StreamSource
 
 from .hooks import has_own_loss, overridden
+from .loss import counter_for
 
 if TYPE_CHECKING:
     from burnish.trainer import Trainer
@@ -43,7 +43,7 @@ def assembly_for(trainer: Trainer, args: Any, budget: Budget | None = None) -> A
         collate = KeepColumns.of(collate, facts, tuple(trainer.label_names))
     return Assembly(
         collate=collate,
-        count=LabelCounter(tuple(trainer.label_names) or ("labels",)),
+        count=counter_for(trainer),
         budget=budget,
         trim=args.trim_padding and trainer.trims,
         is_encoder_decoder=facts.is_encoder_decoder,

@@ -12,7 +12,6 @@ from torch import nn
 from burnish.core.errors import SettingError
 from burnish.core.types import EvalLoopOutput
 from burnish.data.batches import OrderedBatches, StreamBatches, in_order, is_stream
-from burnish.data.counting import LabelCounter
 from burnish.data.table import is_at_hand
 from burnish.evaluation.collect import Collector
 from burnish.evaluation.logits import keys_to_ignore, logits_of
@@ -23,7 +22,7 @@ from burnish.optim.optimizers import set_training
 
 from .data import assembly_for, check_rows, loading_for, pruned
 from .hooks import has_own_loss, overridden
-from .loss import counted, native_loss
+from .loss import counted, counter_for, native_loss
 
 if TYPE_CHECKING:
     from burnish.trainer import Trainer
@@ -63,7 +62,7 @@ def evaluated(
     objective = trainer.objective
     loop = EvaluationLoop(
         predict=lambda inputs: trainer.prediction_step(trainer.model_wrapped, inputs, loss_only, ignore_keys),
-        count=LabelCounter(tuple(trainer.label_names) or ("labels",)),
+        count=counter_for(trainer),
         mean_over=objective.mean_over,
         events=trainer.callback_handler,
         gather=gather,
@@ -157,6 +156,7 @@ def check_eval_data(trainer: Trainer, dataset: Any, args: Any) -> None:
             shown = f"eval_dataset[{key!r}]" if key else "eval_dataset"
             check_rows(trainer, part, shown, args.eval_batch_size)
 
+
 def named_dataset(datasets: Any, name: str) -> Any:
     """The one of a dict of evaluation datasets that has this name. Raises `SettingError`."""
     known = list(datasets) if isinstance(datasets, Mapping) else []
@@ -164,7 +164,6 @@ def named_dataset(datasets: Any, name: str) -> Any:
         there = f"eval_dataset has {', '.join(map(repr, known))}" if known else "eval_dataset is no dict of datasets"
         raise SettingError(f"There is no evaluation dataset {name!r}: {there}.")
     return datasets[name]
-
 
 
 def length_of(loader: Any) -> int | None:

@@ -86,7 +86,12 @@ def loss_by_function(
     return function(outputs, labels, **more), outputs
 
 
+def counter_for(trainer: Trainer) -> LabelCounter:
+    """What counts the rows and labels of this trainer's batches."""
+    return LabelCounter(tuple(trainer.label_names) or ("labels",))
+
+
 def counted(trainer: Trainer, inputs: Inputs) -> MicroBatch:
     """A batch on the device with its counts, for methods that a user calls."""
     rows = num_rows(inputs)
-    return MicroBatch(inputs, tuple(range(rows)), LabelCounter(tuple(trainer.label_names))(inputs), rows, rows)
+    return MicroBatch(inputs, tuple(range(rows)), counter_for(trainer)(inputs), rows, rows)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from itertools import chain
 from typing import TYPE_CHECKING, Any
@@ -105,21 +105,8 @@ def _at_targets_only(trainer: Trainer, args: Any, objective: LossOf, batch: Micr
     if selected is None or "labels" not in batch.inputs:
         return None
     whole = loss_of(objective, trainer.model, batch)
-    try:
-        at_targets = loss_of(selected, trainer.model, batch)
-    except (TypeError, ValueError, RuntimeError, IndexError) as error:
-        logger.info("%s computes its output layer at every position: %s", trainer.facts.name, error)
-        return None
-    if not close(whole, at_targets, trainer.model):
-        logger.warning(
-            "%s gives another loss (%.6g, not %.6g) when its output layer is computed at targets only; it is computed "
-            "at every position.",
-            trainer.facts.name,
-            at_targets,
-            whole,
-        )
-        return None
-    return selected
+    way = "its output layer is computed at targets only"
+    return selected if _same(trainer, whole, lambda: loss_of(selected, trainer.model, batch), way) else None
 
 
 def _padding_free(trainer: Trainer, args: Any, objective: LossOf, batch: MicroBatch) -> PaddingFree | None:
@@ -129,20 +116,30 @@ def _padding_free(trainer: Trainer, args: Any, objective: LossOf, batch: MicroBa
     free = PaddingFree.of(trainer.model) if wanted and not args.torch_compile else None
     if free is None:
         return None
-    plain = loss_of(objective, trainer.model, batch)
-    with free.on():
-        without_padding = loss_of(objective, trainer.model, batch)
-    if free.attentions == 0:
-        return None  # the two have one length, or the attention of the model cannot be exchanged
-    if not close(plain, without_padding, trainer.model):
-        logger.warning(
-            "%s gives another loss (%.6g, not %.6g) when its layers leave padding out; they compute it too.",
-            trainer.facts.name,
-            without_padding,
-            plain,
-        )
-        return None
-    return free
+
+    def without_padding() -> float:
+        with free.on():
+            return loss_of(objective, trainer.model, batch)
+
+    same = _same(trainer, loss_of(objective, trainer.model, batch), without_padding, "its layers leave padding out")
+    # no call of its attention: the two have one length, or the attention of the model cannot be exchanged
+    return free if same and free.attentions else None
+
+
+def _same(trainer: Trainer, plain: float, other: Callable[[], float], way: str) -> bool:
+    """Whether a loss that is computed in another way is the plain one. Where it is not, or cannot be computed at all,
+    that is said."""
+    try:
+        found = other()
+    except (TypeError, ValueError, RuntimeError, LookupError, AttributeError) as error:
+        logger.info("%s cannot be computed so that %s: %s: %s", trainer.facts.name, way, type(error).__name__, error)
+        return False
+    if close(plain, found, trainer.model):
+        return True
+    logger.warning(
+        "%s gives another loss (%.6g, not %.6g) when %s; so it is not done.", trainer.facts.name, found, plain, way
+    )
+    return False
 
 
 def _trial_of_plan(trainer: Trainer, source: PlannedSource) -> Trial | None:

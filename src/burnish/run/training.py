@@ -16,7 +16,6 @@ from burnish.checkpoint import find, restore, run_id, weights
 from burnish.core.progress import TrainerControl, TrainerState
 from burnish.core.protocols import StopRequest
 from burnish.core.types import MicroBatch, Step
-from burnish.data.counting import LabelCounter
 from burnish.engines import setup
 from burnish.loop.nonfinite import NonFiniteWatch, nonfinite_rows
 from burnish.loop.step import Backward, StepRunner
@@ -30,7 +29,7 @@ from .actions import RunActions
 from .data import Source, length_of_run, position_of, source_for
 from .evaluation import check_eval_data
 from .hooks import overridden, takes
-from .loss import objective_for
+from .loss import counter_for, objective_for
 from .settling import settle
 
 if TYPE_CHECKING:
@@ -181,8 +180,7 @@ def _runner(trainer: Trainer, args: Any) -> StepRunner:
 
 def _nonfinite_rows(trainer: Trainer, step: Step) -> list[int]:
     with trainer.compute_loss_context_manager():  # what overflows in half precision may be finite in full
-        count = LabelCounter(tuple(trainer.label_names) or ("labels",))
-        return nonfinite_rows(trainer.model, trainer.objective, trainer.engine, step, count)
+        return nonfinite_rows(trainer.model, trainer.objective, trainer.engine, step, counter_for(trainer))
 
 
 def _backward(trainer: Trainer) -> Backward:
