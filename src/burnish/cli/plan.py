@@ -21,21 +21,24 @@ class Length:
     num_epochs: float
 
 
-def length_of(num_rows: int, examples_per_step: int, arguments: Any) -> Length:
+def length_of(num_rows: int, arguments: Any) -> Length:
     """Raises `DataError` or `SettingError` where not one step can be made."""
-    whole = num_rows // examples_per_step
-    steps_per_epoch = whole if arguments.dataloader_drop_last else math.ceil(num_rows / examples_per_step)
-    if steps_per_epoch == 0:
+    from burnish.data.order import Sequential
+    from burnish.data.plan import Plan
+
+    batch_size, drop_last = arguments.train_batch_size * arguments.world_size, arguments.dataloader_drop_last
+    steps = Plan(num_rows, batch_size, arguments.gradient_accumulation_steps, Sequential(num_rows), drop_last)
+    if steps.steps_per_epoch == 0:
         raise DataError(
-            f"{num_rows} training rows are fewer than the {examples_per_step} of a step, and dataloader_drop_last "
-            "drops what is no whole step. Set a smaller per_device_train_batch_size, or leave dataloader_drop_last out."
+            f"{num_rows} training rows are fewer than a batch of {batch_size}, and dataloader_drop_last drops what is "
+            "no whole batch. Set a smaller per_device_train_batch_size, or leave dataloader_drop_last out."
         )
     if arguments.max_steps > 0:
-        return Length(steps_per_epoch, arguments.max_steps, arguments.max_steps / steps_per_epoch)
-    num_steps = math.ceil(arguments.num_train_epochs * steps_per_epoch)
+        return Length(steps.steps_per_epoch, arguments.max_steps, arguments.max_steps / steps.steps_per_epoch)
+    num_steps = math.ceil(arguments.num_train_epochs * steps.steps_per_epoch)
     if num_steps == 0:
         raise SettingError("--num_train_epochs 0 takes no step. Set it above 0; to evaluate only, give --do_eval.")
-    return Length(steps_per_epoch, num_steps, float(arguments.num_train_epochs))
+    return Length(steps.steps_per_epoch, num_steps, float(arguments.num_train_epochs))
 
 
 def plan(settings: Any, run: Any, arguments: Any, chosen: Mapping[str, Any], trains: bool) -> list[Pair]:
@@ -79,21 +82,20 @@ def _chosen(chosen: Mapping[str, Any]) -> str:
 
 
 def _training(run: Any, arguments: Any) -> list[Pair]:
-    per_step = arguments.train_batch_size * arguments.gradient_accumulation_steps * getattr(arguments, "world_size", 1)
-    length = length_of(len(run.train_dataset), per_step, arguments)
+    length = length_of(len(run.train_dataset), arguments)
     epochs = f"{length.num_epochs:.3g} epoch{'s' if length.num_epochs != 1 else ''}"
     return [
         ("steps", f"{length.num_steps:,} ({epochs} of {length.steps_per_epoch:,})"),
-        ("batch", batch(arguments, per_step)),
+        ("batch", batch(arguments)),
         ("learning rate", learning_rate(arguments, length.num_steps)),
     ]
 
 
-def batch(arguments: Any, per_step: int) -> str:
+def batch(arguments: Any) -> str:
     """Examples of a step, and how they come together where that is more than one number."""
-    parts = [arguments.train_batch_size, arguments.gradient_accumulation_steps, getattr(arguments, "world_size", 1)]
+    parts = [arguments.train_batch_size, arguments.gradient_accumulation_steps, arguments.world_size]
     product = " × ".join(str(part) for part in parts if part > 1)
-    return f"{per_step} examples a step" + (f" ({product})" if "×" in product else "")
+    return f"{math.prod(parts)} examples a step" + (f" ({product})" if "×" in product else "")
 
 
 def learning_rate(arguments: Any, num_steps: int) -> str:
