@@ -10,7 +10,13 @@ import transformers
 from burnish.arguments import fields as groups
 from burnish.arguments.training_arguments import Seq2SeqTrainingArguments, TrainingArguments
 
-OURS = {"nonfinite_policy": "stop", "token_budget": None, "trim_padding": True}
+OURS = {
+    "nonfinite_policy": "stop",
+    "token_budget": None,
+    "trim_padding": True,
+    "padding_free": None,
+    "logits_at_targets": True,
+}
 DIFFERENT = {"logging_steps": None, "logging_first_step": True}
 PAIRS = [
     (TrainingArguments, transformers.TrainingArguments),

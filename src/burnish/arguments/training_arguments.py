@@ -24,7 +24,7 @@ from .without_effect import warn_about_fields_without_effect
 @dataclass(repr=False)
 class TrainingArguments(Settings, Texts, Setters, Processes):
     """The settings of a run. Differences from transformers 5: `logging_steps` is None (about 50 logs a run),
-    `logging_first_step` is True, and there are `nonfinite_policy`, `token_budget` and `trim_padding`.
+    `logging_first_step` is True, and there are the fields of `StepFields`.
 
     Any value may be given as text ("1e-4", "True"), also when it is assigned later. Names that transformers has had
     since 4.30 are translated with a `FutureWarning`.

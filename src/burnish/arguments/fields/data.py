@@ -25,7 +25,7 @@ class DataFields:
         default=None, metadata=about("Inputs that hold targets. Not given: as the model says.")
     )
     dataloader_drop_last: bool = field(
-        default=False, metadata=about("Leave out the last step of a pass if it is not full.")
+        default=False, metadata=about("Leave out the last batch of a pass if it is not full.")
     )
     dataloader_num_workers: int = field(
         default=0, metadata=about("Processes that load data; 0: the training process itself.")

@@ -41,7 +41,10 @@ class LogFields:
     include_num_input_tokens_seen: str = field(
         default="no",
         metadata=about(
-            "Log the number of tokens trained on: all, non_padding, or no. True means all.", nargs="?", const="all"
+            "Log the number of tokens trained on: all, non_padding, or no; True means all. Padding is not computed, so "
+            "neither counts it.",
+            nargs="?",
+            const="all",
         ),
     )
     skip_memory_metrics: bool = field(default=True, metadata=about("Do not add peak memory to the metrics of a run."))

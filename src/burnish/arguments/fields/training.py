@@ -46,5 +46,7 @@ class TrainingFields:
     )
     full_determinism: bool = field(
         default=False,
-        metadata=about("Only algorithms that give the same bits every time; slower, and an error where there is none."),
+        metadata=about(
+            "Only algorithms that give the same bits every time; slower, and a warning where there is none."
+        ),
     )
