@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from burnish.core.errors import DataError
@@ -29,7 +30,7 @@ class TrainingLoop:
     events: Events
     actions: Actions
     stop: StopRequest
-    flops_per_token: float = 0.0
+    flops_of: Callable[[Step], float] = lambda step: 0.0
     _last_logged: int = field(default=-1, init=False)
     _rate: float = field(default=0.0, init=False)
     _between_steps: bool = field(default=True, init=False)
@@ -97,7 +98,7 @@ class TrainingLoop:
         state.num_input_tokens_seen += step.num_tokens
         state.num_positions += step.num_positions
         state.num_positions_plain += step.num_positions_plain
-        state.total_flos += self.flops_per_token * step.num_tokens
+        state.total_flos += self.flops_of(step)
 
     def _take_down(self, step: Step, report: StepReport | None) -> None:
         if report is not None:

@@ -61,7 +61,9 @@ def evaluated(
     gather: dict[str, Gathering] = {name: Collector(trainer.output_padding) for name in names}
     objective = trainer.objective
     loop = EvaluationLoop(
-        predict=lambda inputs: trainer.prediction_step(trainer.model_wrapped, inputs, loss_only, ignore_keys),
+        predict=lambda inputs: trainer.prediction_step(
+            trainer.model_wrapped, trainer._prepare_inputs(inputs), loss_only, ignore_keys
+        ),
         count=counter_for(trainer),
         mean_over=objective.mean_over,
         events=trainer.callback_handler,

@@ -100,8 +100,7 @@ def prepare(
         events=trainer.callback_handler,
         actions=RunActions(trainer, args, position, run, ignore_keys),
         stop=stop,
-        # forward and backward of a matrix product: 6 operations a weight and token (Kaplan et al., 2020, §2.1)
-        flops_per_token=6.0 * sum(p.numel() for p in trainer.model.parameters()),
+        flops_of=_flops_of(trainer),
     )
 
 
@@ -109,6 +108,15 @@ def _sees_gradients(trainer: Trainer) -> bool:
     """Whether a user's code may change gradients before they are applied."""
     events = ("on_pre_optimizer_step", "on_substep_end")
     return overridden(trainer, "training_step") or any(map(trainer.callback_handler.listens, events))
+
+
+def _flops_of(trainer: Trainer) -> Callable[[Step], float]:
+    """Floating-point operations of a step: by the user's estimate where there is one."""
+    if overridden(trainer, "floating_point_ops"):
+        return lambda step: sum(trainer.floating_point_ops(batch.inputs) for batch in step.micro_batches)
+    # forward and backward of a matrix product: 6 operations a weight and token (Kaplan et al., 2020, §2.1)
+    per_token = 6.0 * sum(p.numel() for p in trainer.model.parameters())
+    return lambda step: per_token * step.num_tokens
 
 
 def _new_optimizer(trainer: Trainer, max_steps: int) -> None:
@@ -174,7 +182,11 @@ def _runner(trainer: Trainer, args: Any) -> StepRunner:
         engine.device,
         lambda step: _nonfinite_rows(trainer, step),
     )
-    backward = _users_backward(trainer) if overridden(trainer, "training_step") else _backward(trainer)
+    backward = (
+        _users_backward(trainer)
+        if any(overridden(trainer, method) for method in ("training_step", "_prepare_inputs"))
+        else _backward(trainer)
+    )
     return StepRunner(trainer.model_wrapped, objective, engine, trainer.callback_handler, watch, backward, args.seed)
 
 
@@ -201,6 +213,7 @@ def _users_backward(trainer: Trainer) -> Callable[[MicroBatch, int], torch.Tenso
     gives_number = takes(trainer.training_step, "num_items_in_batch")
 
     def backward(batch: MicroBatch, num_targets: int) -> torch.Tensor:
+        trainer.current_gradient_accumulation_steps = num_targets / trainer.objective.weight(batch)
         number = (torch.tensor(num_targets, device=trainer.engine.device),) if gives_number else ()
         return trainer.training_step(trainer.model_wrapped, batch.inputs, *number).detach().float()
 
