@@ -62,7 +62,7 @@ def evaluated(
     objective = trainer.objective
     loop = EvaluationLoop(
         predict=lambda inputs: trainer.prediction_step(
-            trainer.model_wrapped, trainer._prepare_inputs(inputs), loss_only, ignore_keys
+            trainer.model_wrapped, trainer.engine.to_device(inputs), loss_only, ignore_keys
         ),
         count=counter_for(trainer),
         mean_over=objective.mean_over,
@@ -106,10 +106,10 @@ def _metrics(trainer: Trainer, results: dict[str, Any], loss: LossMean, prefix: 
         found = trainer.compute_metrics(
             EvalPrediction(predictions, labels, inputs=results.get("inputs"), losses=results.get("losses"))
         )
-        metrics = dict(found)
+        metrics = plain_numbers(found)
     if loss.value is not None:
         metrics[f"{prefix}_loss"] = loss.value
-    return prefixed(plain_numbers(metrics), prefix)
+    return prefixed(metrics, prefix)
 
 
 def computed(
