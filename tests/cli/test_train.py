@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import errno
 import json
 import os
 import subprocess
@@ -150,3 +151,12 @@ def test_a_run_that_is_told_not_to_train_evaluates(train_words, tmp_path, capfd)
     assert main([*train_words, "--do_train", "false"]) == 0
     assert "eval_accuracy" in read(tmp_path / "out" / "eval_results.json")
     assert not (tmp_path / "out" / "train_results.json").exists()
+
+
+def test_a_full_disk_is_told_with_what_to_do(train_words, monkeypatch, capfd):
+    def full(*_):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), "out/README.md")
+
+    monkeypatch.setattr("burnish.cli.train.carry_out", full)
+    assert main(train_words) == 1
+    assert "out/README.md: No space left on device. Make room on the disk" in capfd.readouterr().err

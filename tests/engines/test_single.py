@@ -9,7 +9,7 @@ import pytest
 import torch
 from torch import nn
 
-from burnish.core.errors import SettingError
+from burnish.core.errors import SettingError, UserError
 from burnish.engines.precision import Precision
 from burnish.engines.single import SingleEngine, _step_where, device_for
 
@@ -125,3 +125,9 @@ def test_the_device_of_this_process(monkeypatch: pytest.MonkeyPatch) -> None:
         device_for(use_cpu=True)
     monkeypatch.setenv("WORLD_SIZE", "1")
     assert device_for(use_cpu=True) == CPU
+
+
+@pytest.mark.parametrize("loss", [torch.tensor(3), torch.tensor(1.0), net()(torch.ones(1, 3)).sum().detach()])
+def test_a_loss_without_a_gradient_is_refused(loss: torch.Tensor) -> None:
+    with pytest.raises(UserError, match="The loss has no gradient"):
+        engine().backward(loss)

@@ -64,7 +64,7 @@ def test_where_the_loss_is(outputs: Any) -> None:
         (LOGITS, "a tensor of shape (4, 3)"),
         (torch.zeros(4), "a tensor of shape (4,)"),
         ((), "tuple"),
-        ({"loss": 2.5}, "['loss']"),
+        ({"loss": "low"}, "['loss']"),
     ],
 )
 def test_no_loss_is_said_and_logits_are_taken_for_none(outputs: Any, named: str) -> None:
@@ -132,3 +132,8 @@ def test_what_cannot_be_smoothed() -> None:
     batch = batch_of(tiny.text_rows(2))
     with pytest.raises(UserError, match="no loss"):
         smooth(model, batch)
+
+
+def test_a_number_is_no_loss() -> None:
+    with pytest.raises(UserError, match=r"returned the number 0.5 as its loss. It must be a tensor"):
+        loss_in({"loss": 0.5})

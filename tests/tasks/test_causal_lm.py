@@ -7,7 +7,7 @@ import pytest
 import tiny
 from task_files import model_folder, write_csv, write_jsonl
 
-from burnish.core.errors import DataError
+from burnish.core.errors import DataError, SettingError
 from burnish.tasks.causal_lm import perplexity_of
 from burnish.tasks.language_rows import CompletionTokeniser, blocks
 from burnish.tasks.recipe import DataRequest, ModelRequest
@@ -92,3 +92,10 @@ def test_what_is_written_does_not_depend_on_the_batch(model: ModelRequest, tmp_p
     assert all(text and not text.startswith("w5 w6 w7") for text in together)
     with pytest.raises(DataError, match="Row 1: there is no text"):
         writer.predict([{"other": "w5"}])
+
+
+def test_a_model_that_sees_what_it_is_to_predict_is_refused(tmp_path: Path) -> None:
+    encoder = ModelRequest(model_folder(tmp_path / "encoder"))
+    file = write_csv(tmp_path / "a.csv", [{"text": "w5 w6 w7"}, {"text": "w8 w9"}])
+    with pytest.raises(SettingError, match=r"BertLMHeadModel sees the words that it is to predict.*--task masked-lm"):
+        RECIPE.prepare(DataRequest(train_file=file), encoder)

@@ -89,6 +89,11 @@ def test_the_length_of_rows() -> None:
         chosen_length(32, 24)
     with pytest.raises(SettingError, match=r"1 or more"):
         chosen_length(0, 24)
+    with pytest.raises(
+        SettingError, match=r"max_seq_length=2 leaves no room for text: 2 tokens .* Set it to 3 or more"
+    ):
+        chosen_length(2, 24, num_special=2)
+    assert chosen_length(3, 24, num_special=2) == 3
 
 
 def test_lengths_that_fit() -> None:

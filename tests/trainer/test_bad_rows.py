@@ -95,3 +95,20 @@ def test_an_evaluation_of_no_known_name_is_refused(tmp_path: Any) -> None:
 def test_a_name_or_a_class_is_no_model(tmp_path: Any, model: Any) -> None:
     with pytest.raises(SettingError, match=r"`model` must be an nn.Module, not"):
         trainer(tmp_path, model=model)
+
+
+@pytest.mark.parametrize("metrics", [None, 0.5, [1.0], ("accuracy", 1.0)])
+def test_metrics_without_names_are_refused(tmp_path: Any, metrics: Any) -> None:
+    with pytest.raises(SettingError, match=f"compute_metrics must return a dict .* not {type(metrics).__name__}"):
+        trainer(tmp_path, compute_metrics=lambda prediction: metrics).evaluate(tiny.class_rows(4))
+
+
+def test_a_best_metric_that_is_no_number_is_told(tmp_path: Any, caplog: Any) -> None:
+    found = trainer(
+        tmp_path, eval_dataset=tiny.class_rows(4), compute_metrics=lambda prediction: {"score": float("nan")}
+    )
+    found.args.eval_strategy = found.args.save_strategy = "epoch"
+    found.args.metric_for_best_model, found.args.greater_is_better = "score", True
+    found.args.load_best_model_at_end = True
+    found.train()
+    assert "score is NaN in the evaluation at step 2" in caplog.text and found.state.best_metric is None

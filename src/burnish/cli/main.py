@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import sys
 import traceback
@@ -108,6 +109,9 @@ def _explained(error: BaseException, code: int, debug: bool, closing: str = "") 
 
 
 def _message(error: BaseException) -> str:
+    if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT):
+        where = f"{error.filename}: " if error.filename is not None else ""
+        return f"{where}{error.strerror}. Make room on the disk, and run the same command again."
     if isinstance(error, OSError) and error.strerror:
         return f"{error.filename}: {error.strerror}." if error.filename is not None else f"{error.strerror}."
     return str(error).strip() or type(error).__name__

@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from burnish.core.errors import SettingError
+from burnish.core.errors import SettingError, UserError
 
 from .precision import Precision
 from .tables import EmbeddingTables
@@ -72,6 +72,12 @@ class SingleEngine:
         return self.precision.autocast(self.device, name)
 
     def backward(self, loss: torch.Tensor) -> None:
+        """Adds the gradient of a loss. Raises `UserError` where the loss has none."""
+        if not loss.requires_grad:
+            raise UserError(
+                "The loss has no gradient: it does not depend on a trainable parameter, or was cut off from them by "
+                "detach(), item() or torch.no_grad() in the model or in the loss function."
+            )
         self.precision.scaled(loss).backward()  # type: ignore[no-untyped-call]
 
     def gradient_norm(self) -> torch.Tensor:

@@ -86,6 +86,11 @@ def loss_in(outputs: Any, inputs: Inputs | None = None) -> torch.Tensor:
         loss = outputs[0]
     if not named and isinstance(outputs, torch.Tensor):
         loss = outputs
+    if isinstance(loss, (int, float)):
+        raise UserError(
+            f"The model returned the number {loss} as its loss. It must be a tensor, as it was computed: item() and "
+            "float() leave no gradient."
+        )
     if not isinstance(loss, torch.Tensor) or not (named or loss.numel() == 1):
         raise UserError(
             f"The model returned no loss, only {_names(outputs)}. It was given {sorted(inputs or {})}. Give it its "

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import math
 import warnings
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -69,6 +70,12 @@ class RunActions:
             return False
         state = self.trainer.state
         value = metric_value(metrics, self.args.metric_for_best_model)
+        if math.isnan(value):
+            logger.warning(
+                "%s is NaN in the evaluation at step %d, which is therefore not the best one.",
+                self.args.metric_for_best_model,
+                state.global_step,
+            )
         if not is_better(value, state.best_metric, bool(self.args.greater_is_better)):
             return False
         state.best_metric, state.best_global_step = value, state.global_step

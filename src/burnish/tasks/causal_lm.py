@@ -6,7 +6,7 @@ import math
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from burnish.core.errors import DataError
+from burnish.core.errors import DataError, SettingError
 
 from .columns import require_columns, text_columns, texts_of
 from .language_rows import CompletionTokeniser, DocumentTokeniser, blocks
@@ -57,6 +57,7 @@ class CausalLM:
         splits, notes = with_held_out(splits, data, from_end=_is_one_text(splits.first))
         task = {"task": self.name, "text_columns": columns[:1]}
         base = load_pretrained(model, data, "AutoModelForCausalLM", task)
+        _check_causal(base.model)
         run = TaskRun(model=base.model, processing_class=base.tokenizer)
         kind = "completions of prompts" if len(columns) == 2 else "texts in blocks"
         named = ("prompt, completion", ", ".join(columns)) if len(columns) == 2 else ("text column", columns[0])
@@ -97,6 +98,16 @@ class CausalLM:
 
         run.train_dataset, run.eval_dataset = rows(splits.train), rows(splits.validation)
         run.predict_dataset = rows(splits.test)
+
+
+def _check_causal(model: Any) -> None:
+    from burnish.models.causality import sees_following_tokens
+
+    if sees_following_tokens(model):
+        raise SettingError(
+            f"{type(model).__name__} sees the words that it is to predict: its attention looks ahead, so it would only "
+            "learn to copy. Take a model that was made to continue texts (GPT-2, Llama, …), or --task masked-lm."
+        )
 
 
 def read_lines_whole(path: Path) -> dict[str, list[Any]]:

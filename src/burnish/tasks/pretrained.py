@@ -66,7 +66,7 @@ def load_pretrained(
     )
     said = loading.ensure_pad_token(tokenizer, model) if needs_padding else None
     limit = loading.longest_input(tokenizer, model, facts_of(model).max_positions)
-    length = chosen_length(data.max_seq_length, limit)
+    length = chosen_length(data.max_seq_length, limit, tokenizer.num_special_tokens_to_add(pair=False))
     setattr(model.config, TASK_KEY, {**task, "max_seq_length": length})
     return Pretrained(model, tokenizer, length, [("padding", said)] if said else [])
 

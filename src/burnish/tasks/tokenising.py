@@ -133,16 +133,24 @@ def identity_of(tokenizer: Any) -> str:
     )
 
 
-def chosen_length(asked: int | None, limit: int | None) -> int | None:
+def chosen_length(asked: int | None, limit: int | None, num_special: int = 0) -> int | None:
     """Tokens at which rows are cut: as asked, else the longest that the model takes.
 
+    Args:
+        num_special: tokens of each row that the tokenizer adds around the text.
+
     Raises:
-        SettingError: more was asked for than the model has positions.
+        SettingError: more was asked for than the model has positions, or less than one token of text.
     """
     if asked is None:
         return limit
     if asked < 1:
         raise SettingError(f"max_seq_length={asked}: set it to 1 or more.")
+    if asked <= num_special:
+        raise SettingError(
+            f"max_seq_length={asked} leaves no room for text: {num_special} tokens of each row are special ones. "
+            f"Set it to {num_special + 1} or more."
+        )
     if limit is not None and asked > limit:
         raise SettingError(f"max_seq_length={asked} is more than the model takes. Set it to {limit} or less.")
     return asked
