@@ -40,4 +40,4 @@ def _attended(sequence: Any, count_all: bool) -> int:
         return int(per_row.max() * per_row.size) if per_row.size else 0
     if len(sequence) > 0 and isinstance(sequence[0], (list, tuple, np.ndarray, torch.Tensor)):
         return len(sequence) * max(_attended(row, count_all) for row in sequence)
-    return len(sequence) if count_all else sum(1 for attended in sequence if attended)
+    return len(sequence) if count_all else len(sequence) - sequence.count(0)
