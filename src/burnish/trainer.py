@@ -24,6 +24,7 @@ from .core.errors import SettingError
 from .core.progress import TrainerControl, TrainerState
 from .core.randomness import MODEL_INIT, kept, seed_all, seed_for
 from .core.types import IGNORED_LABEL, EvalLoopOutput, PredictionOutput, TrainOutput
+from .data.batches import OrderedBatches, StreamBatches
 from .data.checks_model import check_is_module, check_model, check_output_dir
 from .data.collators import default_collator_for
 from .engines.precision import Precision
@@ -150,7 +151,8 @@ class Trainer:
     def _take_model(self, model: nn.Module) -> None:
         check_is_module(model)
         check_model(model, facts_of(model), has_own_loss(self))
-        if getattr(model, "hf_device_map", None) is None and not getattr(model, "is_quantized", False):
+        is_placed = getattr(model, "hf_device_map", None) is not None or getattr(model, "is_quantized", False)
+        if self.args.place_model_on_device and not is_placed:
             model.to(self.engine.device)
         self.model = self.model_wrapped = model
         self.facts = facts_of(model)
@@ -159,9 +161,8 @@ class Trainer:
         self.trims = True
 
     def _make_handler(self, callbacks: list[Any]) -> CallbackHandler:
-        defaults = [*reporter_callbacks(self.args.report_to), JsonLinesCallback(), ConsoleCallback()]
-        if self.args.torch_empty_cache_steps is not None:
-            defaults.append(EmptyCacheCallback())
+        ours = (JsonLinesCallback(), ConsoleCallback(), EmptyCacheCallback())
+        defaults = [*reporter_callbacks(self.args.report_to), *ours]
         handler = CallbackHandler([*defaults, *callbacks], self.model, self.processing_class, *self.given_optimizers)
         handler.args, handler.state, handler.control = self.args, self.state, self.control
         return handler
@@ -448,8 +449,9 @@ class Trainer:
         return int(estimate(inputs)) if callable(estimate) else 0
 
     def num_examples(self, dataloader: Any) -> int:
-        """Rows behind a loader."""
-        return len(getattr(dataloader.dataset, "dataset", dataloader.dataset))
+        """Rows behind a loader; those of ours hold batches of a dataset."""
+        rows = dataloader.dataset
+        return len(rows.dataset if isinstance(rows, (OrderedBatches, StreamBatches)) else rows)
 
     def get_num_trainable_parameters(self) -> int:
         return sum(p.numel() for p in self.model.parameters() if p.requires_grad)

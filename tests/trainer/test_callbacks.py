@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 import tiny
 import transformers
+from torch.utils.data import DataLoader, Subset
 from trainer import runs
 
 import burnish
@@ -247,6 +248,8 @@ def test_loaders_that_callbacks_see(tmp_path: Path) -> None:
     assert seen["steps"] == 5 and seen["evaluated"] == 2
     assert seen["first"]["input_ids"].shape[0] == 4
     assert run.num_examples(run.get_train_dataloader()) == 18
+    part = Subset(run.train_dataset, [3, 4])
+    assert run.num_examples(DataLoader(part)) == 2, "a loader of one's own has the rows it holds"
 
 
 # ---------------------------------------------------------------- known callbacks
