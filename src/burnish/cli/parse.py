@@ -10,8 +10,6 @@ from burnish.core.errors import SettingError, did_you_mean
 
 from .flags import Flag
 
-OldNames = Mapping[str, str]
-
 
 @dataclass
 class Given:

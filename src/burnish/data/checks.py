@@ -74,7 +74,7 @@ def check_training_data(
             raise DataError(_no_labels(dataset, name, columns, facts, label_names))
     if in_rows:
         checks = _checks_of_values(name, facts, labels, rows_are_inputs, even=not collator_pads and batch_size > 1)
-        _look(dataset, name, checks, labels, rows_are_inputs)
+        _look(dataset, checks, labels, rows_are_inputs)
 
 
 def _checks_of_values(
@@ -89,7 +89,7 @@ def _checks_of_values(
     return checks
 
 
-def _look(dataset: Any, name: str, checks: list[Check], labels: Sequence[str], rows_are_inputs: bool) -> None:
+def _look(dataset: Any, checks: list[Check], labels: Sequence[str], rows_are_inputs: bool) -> None:
     read = dict.fromkeys(
         ("input_ids", "attention_mask", "token_type_ids", "decoder_input_ids", "position_ids", "labels", *labels)
     )

@@ -11,6 +11,8 @@ import torch
 from burnish.core.protocols import Events
 from burnish.core.types import Counts, Inputs
 
+from .memory import as_a_whole
+
 PredictionStep = Callable[[Inputs], tuple[torch.Tensor | None, Any, Any]]
 """A batch to its mean loss, its logits and its labels; each may be None."""
 
@@ -53,6 +55,7 @@ class EvaluationLoop:
         mean_over: the count that the loss of a batch is a mean over.
         gather: by name ("predictions", "labels", "inputs", "losses"), where the outputs go.
         main_input: which input is gathered as "inputs".
+        parts: a batch with its outputs, or its parts in order, where it does not fit into memory.
     """
 
     predict: PredictionStep
@@ -62,19 +65,21 @@ class EvaluationLoop:
     gather: dict[str, Gathering] = field(default_factory=dict)
     preprocess: Callable[[Any, Any], Any] | None = None
     main_input: str = "input_ids"
+    parts: Callable[[PredictionStep, Any, int], Iterable[tuple[Any, Any]]] = as_a_whole
 
     def run(self, batches: Iterable[Any]) -> tuple[LossMean, int]:
         """The mean loss and the number of rows."""
         mean, rows = LossMean(), 0
         for inputs in batches:
-            counts = self.count(inputs)
-            rows += counts.rows
-            self._batch(inputs, counts, mean)
+            rows_of_batch = self.count(inputs).rows
+            rows += rows_of_batch
+            for part, outputs in self.parts(self.predict, inputs, rows_of_batch):
+                self._take(part, outputs, mean)
             self.events.fire("on_prediction_step")
         return mean, rows
 
-    def _batch(self, inputs: Any, counts: Counts, mean: LossMean) -> None:
-        loss, logits, labels = self.predict(inputs)
+    def _take(self, inputs: Any, outputs: Any, mean: LossMean) -> None:
+        (loss, logits, labels), counts = outputs, self.count(inputs)
         targets = getattr(counts, self.mean_over)
         if loss is not None and targets > 0:  # a batch without targets has no loss: its mean would be 0 / 0
             mean.add(float(loss.mean()), targets)
@@ -85,7 +90,7 @@ class EvaluationLoop:
         if "inputs" in self.gather:
             self._put("inputs", inputs[self.main_input])
         if "losses" in self.gather and loss is not None:
-            self._put("losses", loss.detach().reshape(1).repeat(counts.rows))
+            self._put("losses", loss.detach().mean().reshape(1).repeat(counts.rows))
 
     def _put(self, name: str, value: Any) -> None:
         if name in self.gather:
