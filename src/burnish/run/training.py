@@ -105,9 +105,10 @@ def prepare(
 
 
 def _sees_gradients(trainer: Trainer) -> bool:
-    """Whether a user's code may change gradients before they are applied."""
-    events = ("on_pre_optimizer_step", "on_substep_end")
-    return overridden(trainer, "training_step") or any(map(trainer.callback_handler.listens, events))
+    """Whether code that is not torch's may change gradients before they are applied: a user's, or an optimizer's."""
+    if overridden(trainer, "training_step") or not type(trainer.optimizer).__module__.startswith("torch.optim"):
+        return True
+    return any(map(trainer.callback_handler.listens, ("on_pre_optimizer_step", "on_substep_end")))
 
 
 def _flops_of(trainer: Trainer) -> Callable[[Step], float]:
