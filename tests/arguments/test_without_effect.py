@@ -55,7 +55,7 @@ def test_a_field_without_effect_says_so_once(name, caplog):
     assert fields_without_effect(args) == [name]
 
 
-@pytest.mark.parametrize("name", ["auto_find_batch_size", "push_to_hub", "use_liger_kernel"])
+@pytest.mark.parametrize("name", ["save_on_each_node", "push_to_hub", "use_liger_kernel"])
 def test_a_field_without_effect_says_so_when_it_is_assigned(name, caplog):
     args = TrainingArguments()
     with caplog.at_level(logging.WARNING, "burnish"):

@@ -18,7 +18,6 @@ _EVAL_MEMORY = "predictions are kept in the host's memory and joined at the end"
 
 NO_EFFECT = {
     "accelerator_config": "burnish makes the batches itself, and no setting of accelerate changes them",
-    "auto_find_batch_size": "a step keeps its batch size and is cut to fit into memory; `token_budget` says how small",
     "average_tokens_across_devices": "a loss is always divided by the targets of all processes",
     "batch_eval_metrics": "`compute_metrics` is called once, with all predictions",
     "dataloader_in_order": "steps are always taken in the order of the plan, so that a run can be repeated",

@@ -30,6 +30,10 @@ class NonFiniteError(RuntimeError):
     """A loss or a gradient became NaN or infinite; the update was not applied."""
 
 
+class OutOfMemoryError(RuntimeError):
+    """Something does not fit into memory, and cannot be cut smaller."""
+
+
 def did_you_mean(word: str, known: Iterable[str]) -> str:
     """A closing sentence that names the nearest known words, or an empty string."""
     near = difflib.get_close_matches(word, list(known), n=3, cutoff=0.6)

@@ -69,6 +69,14 @@ class Engine(Protocol):
         """Forgets the gradients of the step."""
         ...
 
+    def is_out_of_memory(self, error: BaseException) -> bool:
+        """Whether an error says that memory ran out."""
+        ...
+
+    def free_memory(self) -> None:
+        """Gives back what nothing holds any more."""
+        ...
+
     def sum_over_processes(self, number: int) -> int:
         """The sum of one host number over all processes."""
         ...

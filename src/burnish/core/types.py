@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
@@ -13,9 +12,6 @@ IGNORED_LABEL = -100
 
 Inputs = dict[str, Any]
 """What a model's ``forward`` takes by keyword; tensors have shape (batch, ...)."""
-
-Example = Mapping[str, Any]
-"""One row after preprocessing: column name to value."""
 
 
 class Counts(NamedTuple):
@@ -43,13 +39,17 @@ class MicroBatch:
 
     def only(self, position: int) -> Inputs:
         """The inputs of one example: the rows at `position` of all tensors that have one for each example."""
-        if not isinstance(self.inputs, dict):
-            return self.inputs
-        size = len(self.rows)
-        return {
-            name: value[position : position + 1] if _has_rows(value, size) else value
-            for name, value in self.inputs.items()
-        }
+        return self.between(position, position + 1)
+
+    def between(self, start: int, end: int) -> Inputs:
+        """The inputs of the examples from `start` to before `end`, as views."""
+        inputs: Inputs = rows_between(self.inputs, len(self.rows), start, end)
+        return inputs
+
+    @property
+    def has_rows_apart(self) -> bool:
+        """Whether the examples can be told apart in the inputs: each tensor has a row for each, or is one number."""
+        return len(self.rows) > 0 and are_rows_apart(self.inputs, len(self.rows))
 
     def pin_memory(self) -> MicroBatch:
         """A copy with its tensors in page-locked memory; torch's loader asks for it by this name."""
@@ -87,6 +87,23 @@ class Step:
     def pin_memory(self) -> Step:
         """A copy with its tensors in page-locked memory; torch's loader asks for it by this name."""
         return replace(self, micro_batches=tuple(batch.pin_memory() for batch in self.micro_batches))
+
+
+def rows_between(inputs: Any, size: int, start: int, end: int) -> Any:
+    """Of a batch of `size` examples, those from `start` to before `end`: of each tensor that has a row for each example
+    these rows, as a view, and all else as it is."""
+    if not isinstance(inputs, dict):
+        return inputs
+    return {name: value[start:end] if _has_rows(value, size) else value for name, value in inputs.items()}
+
+
+def are_rows_apart(inputs: Any, size: int) -> bool:
+    """Whether `rows_between` gives the examples of a batch of `size` examples, with nothing of the others."""
+    if not isinstance(inputs, dict):
+        return False
+    tensors = [value for value in inputs.values() if isinstance(value, torch.Tensor)]
+    others = any(isinstance(value, (dict, list, tuple)) for value in inputs.values())
+    return not others and all(value.dim() == 0 or _has_rows(value, size) for value in tensors)
 
 
 def _has_rows(value: Any, size: int) -> bool:

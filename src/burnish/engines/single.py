@@ -13,6 +13,7 @@ from torch import nn
 
 from burnish.core.errors import SettingError, UserError
 
+from . import memory
 from .precision import Precision
 from .tables import EmbeddingTables
 
@@ -121,6 +122,12 @@ class SingleEngine:
         if self.tables is not None:
             self.tables.clear()
         self.optimizer.zero_grad(set_to_none=True)
+
+    def is_out_of_memory(self, error: BaseException) -> bool:
+        return memory.is_out_of_memory(error)
+
+    def free_memory(self) -> None:
+        memory.free(self.device)
 
     def sum_over_processes(self, number: int) -> int:
         return number

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from burnish.core.types import MicroBatch, Step
-from burnish.data.assembly import Assembly
+from burnish.data.assembly import Assembly, Rows
 from burnish.data.sources import LoaderSource, PlannedSource, StreamSource, sample_of
 from burnish.models.padding_free import PaddingFree
 from burnish.objectives.measured import unlike
@@ -33,6 +33,8 @@ class Settled:
     source: Any
     """Where steps come from (`StepSource`)."""
     objective: LossOf
+    assembly: Assembly
+    """How the source makes its micro-batches."""
     padding_free: PaddingFree | None = None
     """How the layers compute real tokens only, where the model can be computed that way."""
 
@@ -56,24 +58,35 @@ def settle(trainer: Trainer, args: Any, source: Source, objective: LossOf) -> Se
     """
     if isinstance(source, PlannedSource):
         reader: Any = source
-        trial = _trial_of_plan(trainer, source)
+        trial = _trial_of_rows(trainer, source.assembly, sample_of(source))
     else:
         reader, trial = _read_ahead(trainer, source)
     if trial is None:
-        return Settled(reader, objective)
+        return Settled(reader, objective, source.assembly)
+    found = _found_by(trainer, args, source.assembly, objective, trial)
+    return replace(found, source=_with(reader, source, found.assembly, found.objective))
+
+
+def settle_on_rows(trainer: Trainer, args: Any, assembly: Assembly, rows: Rows, objective: LossOf) -> Settled | None:
+    """The same on two of these rows, for a trainer that has not trained. None where no two of them have a target."""
+    trial = _trial_of_rows(trainer, assembly, rows)
+    return None if trial is None else _found_by(trainer, args, assembly, objective, trial)
+
+
+def _found_by(trainer: Trainer, args: Any, assembly: Assembly, objective: LossOf, trial: Trial) -> Settled:
     objective = objective.settled_on(trainer.model, trial.first, trial.second, trial.both)
-    assembly, batch = source.assembly, trial.both
+    batch = trial.both
     if objective.rows_interact:
         assembly = assembly.whole()
     if trial.untrimmed is not None and not _may_trim(trainer, objective, trial):
         assembly, batch = replace(assembly, trim=False), trial.untrimmed
     objective = _at_targets_only(trainer, args, objective, batch) or objective
-    free = _padding_free(trainer, args, objective, batch)
+    free = padding_free(trainer, args, lambda: loss_of(objective, trainer.model, batch))
     if free is not None:
         budget = assembly.budget and replace(assembly.budget, padding_costs=False)
         assembly = replace(assembly, budget=budget, padding_free=True)
     trainer.trims = assembly.trim
-    return Settled(_with(reader, source, assembly, objective), objective, free)
+    return Settled(None, objective, assembly, free)
 
 
 def _with(reader: Any, source: Source, assembly: Assembly, objective: LossOf) -> Any:
@@ -109,8 +122,9 @@ def _at_targets_only(trainer: Trainer, args: Any, objective: LossOf, batch: Micr
     return selected if _same(trainer, whole, lambda: loss_of(selected, trainer.model, batch), way) else None
 
 
-def _padding_free(trainer: Trainer, args: Any, objective: LossOf, batch: MicroBatch) -> PaddingFree | None:
-    """The model computed without padding, if that is asked for, possible, and gives the same loss."""
+def padding_free(trainer: Trainer, args: Any, score: Callable[[], float]) -> PaddingFree | None:
+    """The model computed without padding, if that is asked for, possible, and gives the same score: the loss, or
+    another number that outputs at real tokens make."""
     on_cpu = trainer.engine.device.type == "cpu"
     wanted = on_cpu if args.padding_free is None else args.padding_free
     free = PaddingFree.of(trainer.model) if wanted and not args.torch_compile else None
@@ -119,9 +133,9 @@ def _padding_free(trainer: Trainer, args: Any, objective: LossOf, batch: MicroBa
 
     def without_padding() -> float:
         with free.on():
-            return loss_of(objective, trainer.model, batch)
+            return score()
 
-    same = _same(trainer, loss_of(objective, trainer.model, batch), without_padding, "its layers leave padding out")
+    same = _same(trainer, score(), without_padding, "its layers leave padding out")
     # no call of its attention: the two have one length, or the attention of the model cannot be exchanged
     return free if same and free.attentions else None
 
@@ -142,9 +156,8 @@ def _same(trainer: Trainer, plain: float, other: Callable[[], float], way: str) 
     return False
 
 
-def _trial_of_plan(trainer: Trainer, source: PlannedSource) -> Trial | None:
-    """Two unlike examples among the first of the plan."""
-    assembly, rows = source.assembly, sample_of(source)
+def _trial_of_rows(trainer: Trainer, assembly: Assembly, rows: Rows) -> Trial | None:
+    """Two unlike examples of these."""
     pair = unlike([assembly.micro_batch([row]) for row in rows])
     if pair is None:
         return None

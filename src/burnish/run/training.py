@@ -16,11 +16,14 @@ from burnish.checkpoint import find, restore, run_id, weights
 from burnish.core.progress import TrainerControl, TrainerState
 from burnish.core.protocols import StopRequest
 from burnish.core.types import MicroBatch, Step
+from burnish.data.assembly import Assembly
 from burnish.engines import setup
+from burnish.loop.memory import MemoryLimit
 from burnish.loop.nonfinite import NonFiniteWatch, nonfinite_rows
 from burnish.loop.step import Backward, StepRunner
 from burnish.loop.training import TrainingLoop
 from burnish.loop.window import LossWindow
+from burnish.optim.coverage import check_moves
 from burnish.optim.neftune import noisy_embeddings
 from burnish.optim.optimizers import set_training
 from burnish.optim.schedulers import move_to
@@ -92,7 +95,7 @@ def prepare(
         trainer.model_wrapped = setup.compiled(trainer.model, args.torch_compile_backend, args.torch_compile_mode)
     return TrainingLoop(
         source=settled.source,
-        runner=_runner(trainer, args),
+        runner=_runner(trainer, args, settled.assembly),
         window=LossWindow(trainer.engine.device, trainer.state),
         state=trainer.state,
         control=trainer.control,
@@ -125,6 +128,7 @@ def _new_optimizer(trainer: Trainer, max_steps: int) -> None:
     trainer.optimizer, trainer.lr_scheduler = trainer.given_optimizers
     trainer.create_optimizer_and_scheduler(max_steps)
     assert trainer.optimizer is not None, "create_optimizer must set self.optimizer"
+    check_moves(trainer.optimizer, trainer.model, trainer.engine.precision.scaler is not None)
     set_training(trainer.optimizer, True)
     trainer.engine.attach(trainer.model, trainer.optimizer)
     trainer.callback_handler.optimizer = trainer.optimizer
@@ -176,7 +180,7 @@ def _restore_callbacks(callbacks: list[Any], states: dict[str, Any]) -> None:
             setattr(callback, attribute, value)
 
 
-def _runner(trainer: Trainer, args: Any) -> StepRunner:
+def _runner(trainer: Trainer, args: Any, assembly: Assembly) -> StepRunner:
     objective, engine = trainer.objective, trainer.engine
     watch = NonFiniteWatch(
         str(args.nonfinite_policy.value),
@@ -188,7 +192,10 @@ def _runner(trainer: Trainer, args: Any) -> StepRunner:
         if any(overridden(trainer, method) for method in ("training_step", "_prepare_inputs"))
         else _backward(trainer)
     )
-    return StepRunner(trainer.model_wrapped, objective, engine, trainer.callback_handler, watch, backward, args.seed)
+    limit = MemoryLimit(None if assembly.budget is None else assembly.counted)
+    return StepRunner(
+        trainer.model_wrapped, objective, engine, trainer.callback_handler, watch, backward, args.seed, limit
+    )
 
 
 def _nonfinite_rows(trainer: Trainer, step: Step) -> list[int]:

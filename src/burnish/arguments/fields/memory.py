@@ -35,5 +35,9 @@ class MemoryFields:
         metadata=about("Steps between two times that unused device memory is given back; not given: never."),
     )
     auto_find_batch_size: bool = field(
-        default=False, metadata=about("Retry with smaller batches when memory runs out.")
+        default=False,
+        metadata=about(
+            "Always so, whatever is set: when memory runs out in a step, the step is computed again in smaller parts, "
+            "and stays the same step."
+        ),
     )
