@@ -16,6 +16,7 @@ import torch
 from torch import nn
 
 from burnish.core.errors import NonFiniteError
+from burnish.core.modes import in_evaluation
 from burnish.core.protocols import Engine, Objective
 from burnish.core.types import Counts, Inputs, Step, StepReport
 
@@ -124,22 +125,14 @@ def nonfinite_rows(
     `count` says what a batch holds: a row without a target has no loss, and its mean, 0 / 0, accuses nobody.
     """
     found = []
-    modes = {part: part.training for part in model.modules()}
-    model.eval()
-    try:
+    with in_evaluation(model), torch.no_grad():
         for batch in step.micro_batches:
             for position, row in enumerate(batch.rows):
                 inputs = batch.only(position)
                 counts = batch.counts if count is None else count(inputs)
                 one = replace(batch, inputs=engine.to_device(inputs), rows=(row,), counts=counts)
-                if objective.weight(one) == 0:
-                    continue
-                with torch.no_grad():
-                    if not bool(torch.isfinite(objective.step_loss(model, one, 1))):
-                        found.append(row)
-    finally:
-        for part, mode in modes.items():  # one by one: some are kept in one mode on purpose
-            part.training = mode
+                if objective.weight(one) > 0 and not bool(torch.isfinite(objective.step_loss(model, one, 1))):
+                    found.append(row)
     return found
 
 

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 import torch
 from torch import nn
 
+from burnish.core.modes import in_evaluation
 from burnish.core.randomness import kept, seed_all
 from burnish.core.types import Counts, MicroBatch
 
@@ -67,19 +68,10 @@ def unlike(examples: Sequence[MicroBatch]) -> tuple[int, int] | None:
 
 @contextlib.contextmanager
 def undisturbed(model: nn.Module) -> Iterator[None]:
-    """The model without dropout and with its running statistics left alone; the random state of the caller kept.
-
-    Each module gets back the mode it had, since some are frozen in one on purpose.
-    """
-    modes = {part: part.training for part in model.modules()}
-    model.eval()
-    try:
-        with kept():
-            seed_all(0)
-            yield
-    finally:
-        for part, mode in modes.items():
-            part.training = mode
+    """The model without dropout and with its running statistics left alone; the random state of the caller kept."""
+    with in_evaluation(model), kept():
+        seed_all(0)
+        yield
 
 
 def _mean(a: float, b: float, weight_a: int, weight_b: int) -> float:

@@ -10,6 +10,7 @@ import torch
 from torch import nn
 
 from burnish.core.errors import SettingError
+from burnish.core.modes import in_evaluation
 from burnish.core.types import EvalLoopOutput
 from burnish.data.batches import OrderedBatches, StreamBatches, in_order, is_stream
 from burnish.data.table import is_at_hand
@@ -81,16 +82,13 @@ def evaluated(
 @contextlib.contextmanager
 def _in_evaluation(trainer: Trainer) -> Iterator[None]:
     """The model, and an optimizer that keeps weights of its own, in evaluation; as they were afterwards."""
-    was_training = trainer.model_wrapped.training
     optimizer = trainer.optimizer if trainer.is_in_train else None
-    trainer.model_wrapped.eval()
     if optimizer is not None:
         set_training(optimizer, False)
     try:
-        with torch.no_grad():
+        with in_evaluation(trainer.model_wrapped), torch.no_grad():
             yield
     finally:
-        trainer.model_wrapped.train(was_training)
         if optimizer is not None:
             set_training(optimizer, True)
 
