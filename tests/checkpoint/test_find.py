@@ -237,3 +237,8 @@ def test_a_checkpoint_that_was_copied_elsewhere_is_still_good(tmp_path: Path) ->
     copied = shutil.copytree(checkpoint, tmp_path / "kept" / "best")
     assert problem_with(copied) is None
     assert run_of(copied) == "run-a"
+
+
+def test_a_number_is_no_checkpoint(tmp_path: Path) -> None:
+    with pytest.raises(CheckpointError, match=r"resume_from_checkpoint=2: it is the path of a checkpoint"):
+        resolve(2, tmp_path)  # type: ignore[arg-type]

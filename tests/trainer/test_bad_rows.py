@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import pandas
 import pytest
 import tiny
 import torch
@@ -112,3 +113,53 @@ def test_a_best_metric_that_is_no_number_is_told(tmp_path: Any, caplog: Any) -> 
     found.args.load_best_model_at_end = True
     found.train()
     assert "score is NaN in the evaluation at step 2" in caplog.text and found.state.best_metric is None
+
+
+@pytest.mark.parametrize(
+    ("dataset", "said"),
+    [
+        ("imdb", r"is 'imdb', which has no rows"),
+        (5, r"is 5, which has no rows"),
+        (lambda: iter(()), r"is <function .* which has no rows"),
+        (pandas.DataFrame({"input_ids": [[5, 6]], "labels": [0]}), r"is a DataFrame of pandas.*Dataset.from_pandas"),
+    ],
+)
+def test_what_is_no_dataset_is_refused(tmp_path: Any, dataset: Any, said: str) -> None:
+    with pytest.raises(DataError, match=f"train_dataset {said}"):
+        trainer(tmp_path, train_dataset=dataset).train()
+    with pytest.raises(DataError, match=f"test_dataset {said}"):
+        trainer(tmp_path).predict(dataset)
+
+
+def test_rows_without_a_length_are_refused(tmp_path: Any) -> None:
+    class Endless:
+        def __getitem__(self, row: int) -> Any:
+            return tiny.class_rows(1)[0]
+
+    with pytest.raises(DataError, match=r"train_dataset: Endless has no length"):
+        trainer(tmp_path, train_dataset=Endless()).train()
+
+
+def test_data_without_a_target_are_refused(tmp_path: Any) -> None:
+    rows = [{**row, "labels": [-100] * len(row["input_ids"])} for row in tiny.text_rows(8)]
+    with pytest.raises(DataError, match=r"No row of train_dataset has a target: every label of all 2 steps"):
+        trainer(tmp_path, model=tiny.llama(), train_dataset=rows).train()
+
+
+@pytest.mark.parametrize("loss", [None, 3.0])
+def test_a_loss_function_that_returns_no_tensor_is_refused(tmp_path: Any, loss: Any) -> None:
+    with pytest.raises(SettingError, match=f"The loss function returned {loss}; it must return a tensor"):
+        trainer(tmp_path, compute_loss_func=lambda outputs, labels, num_items_in_batch=None: loss).train()
+
+
+def test_an_optimizer_of_other_weights_is_refused(tmp_path: Any) -> None:
+    other = torch.optim.SGD(tiny.bert("SequenceClassification").parameters(), lr=0.1)
+    with pytest.raises(SettingError, match=r"SGD holds no trainable weight of the BertForSequenceClassification"):
+        trainer(tmp_path, optimizers=(other, None)).train()
+
+
+def test_float16_weights_with_a_loss_scale_are_refused(tmp_path: Any) -> None:
+    found = trainer(tmp_path, model=tiny.bert("SequenceClassification").half())
+    found.args.fp16 = True
+    with pytest.raises(SettingError, match=r"fp16=True needs float32 weights"):
+        found.train()

@@ -56,6 +56,8 @@ def resolve(resume: str | Path | bool | None, output_dir: Path | str) -> Path | 
     """
     if resume is None or resume is False or str(resume) in ("False", "false", ""):
         return None
+    if not isinstance(resume, (str, Path, bool)):
+        raise CheckpointError(f"resume_from_checkpoint={resume!r}: it is the path of a checkpoint, True or 'auto'.")
     output_dir = Path(output_dir)
     staging.tidy(output_dir)
     if resume is not True and str(resume) not in (*LATEST, "auto"):

@@ -35,6 +35,7 @@ class TrainingLoop:
     _rate: float = field(default=0.0, init=False)
     _between_steps: bool = field(default=True, init=False)
     _steps_without_target: int = field(default=0, init=False)
+    _learnt: bool = field(default=False, init=False)
 
     def run(self) -> None:
         """Trains from where `state` stands to `state.max_steps`."""
@@ -65,6 +66,11 @@ class TrainingLoop:
             raise DataError(
                 f"train_dataset gave no rows in pass {self.state.passes + 1}; {self.state.global_step} of "
                 f"{self.state.max_steps} steps are done. A stream that can be read only once needs a smaller max_steps."
+            )
+        if first == 0 and not self._learnt and (complete or self.state.global_step >= self.state.max_steps):
+            raise DataError(
+                f"No row of train_dataset has a target: every label of all {self._steps_without_target} steps so far "
+                "is -100, so nothing was learnt. Look at how the labels are made (a mask or a cut that leaves none)."
             )
         if complete:  # otherwise a resumed run goes on within this pass
             self.state.passes, self.state.steps_in_pass = self.state.passes + 1, 0
@@ -102,6 +108,7 @@ class TrainingLoop:
 
     def _take_down(self, step: Step, report: StepReport | None) -> None:
         if report is not None:
+            self._learnt = True
             self.window.add(report)
             self.runner.watch.note(self.state.global_step, step, report)
             return

@@ -13,6 +13,7 @@ from burnish.data.batches import OrderedBatches, StreamBatches, is_stream
 from burnish.data.checks import check_training_data
 from burnish.data.collator_facts import draws_randomness, is_known, makes_labels, pads_rows
 from burnish.data.columns import KeepColumns, select_columns
+from burnish.data.kinds import check_is_dataset
 from burnish.data.lengths import real_length
 from burnish.data.microbatches import Budget
 from burnish.data.order import GroupedByLength, Order, Sequential, Shuffled
@@ -85,6 +86,7 @@ def source_for(trainer: Trainer, args: Any) -> Source:
         return LoaderSource(trainer.get_train_dataloader, accumulation, assembly)
     if trainer.train_dataset is None:
         raise SettingError("Trainer: training requires a train_dataset. Pass train_dataset=... to Trainer.")
+    check_is_dataset(trainer.train_dataset, "train_dataset")
     if not is_stream(trainer.train_dataset):
         check_rows(trainer, trainer.train_dataset, "train_dataset", args.train_batch_size, args.dataloader_drop_last)
     dataset = pruned(trainer, trainer.train_dataset, args, "train_dataset")

@@ -13,6 +13,7 @@ from burnish.core.errors import SettingError
 from burnish.core.modes import in_evaluation
 from burnish.core.types import EvalLoopOutput
 from burnish.data.batches import OrderedBatches, StreamBatches, in_order, is_stream
+from burnish.data.kinds import check_is_dataset
 from burnish.data.table import is_at_hand
 from burnish.evaluation.collect import Collector
 from burnish.evaluation.logits import keys_to_ignore, logits_of
@@ -37,6 +38,7 @@ def eval_loader(trainer: Trainer, dataset: Any, args: Any, name: str) -> Any:
     Raises:
         DataError: a row cannot be computed; the message names it.
     """
+    check_is_dataset(dataset, name)
     if not trainer.is_in_train and is_at_hand(dataset):
         check_rows(trainer, dataset, name, args.eval_batch_size, labels_required=False)
     dataset = pruned(trainer, dataset, args, name)
@@ -152,8 +154,10 @@ def check_eval_data(trainer: Trainer, dataset: Any, args: Any) -> None:
         )
     parts = dataset if isinstance(dataset, Mapping) else {"": dataset}
     for key, part in parts.items():
+        shown = f"eval_dataset[{key!r}]" if key else "eval_dataset"
+        if part is not None:
+            check_is_dataset(part, shown)
         if part is not None and not is_stream(part):
-            shown = f"eval_dataset[{key!r}]" if key else "eval_dataset"
             check_rows(trainer, part, shown, args.eval_batch_size)
 
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import nn
 
+from burnish.core.errors import SettingError
 from burnish.core.types import Inputs, MicroBatch
 from burnish.data.counting import LabelCounter, num_rows
 from burnish.models.contract import without_adapters
@@ -43,9 +44,11 @@ def objective_for(trainer: Trainer) -> LossOf:
     gives_number = takes(trainer.compute_loss, "num_items_in_batch")
 
     def compute(model: nn.Module, inputs: Inputs, number: torch.Tensor | None) -> torch.Tensor:
-        if gives_number:
-            return trainer.compute_loss(model, inputs, num_items_in_batch=number)
-        return trainer.compute_loss(model, inputs)
+        more = {"num_items_in_batch": number} if gives_number else {}
+        loss = trainer.compute_loss(model, inputs, **more)
+        if not isinstance(loss, torch.Tensor):
+            raise SettingError(f"The loss function returned {loss!r:.60}; it must return a tensor of one number.")
+        return loss
 
     return LossOf(compute, mean_over, gives_number=gives_number)
 

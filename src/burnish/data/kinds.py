@@ -1,0 +1,36 @@
+"""What can be read as a dataset at all."""
+
+from __future__ import annotations
+
+from collections.abc import Sized
+from typing import Any
+
+from burnish.core.errors import DataError
+
+from .batches import is_stream
+
+TABLES = ("pandas", "polars")
+"""Packages whose tables are read by column: `table[0]` is no row."""
+
+
+def check_is_dataset(dataset: Any, name: str) -> None:
+    """Refuses what has no rows to read. Raises `DataError`."""
+    kind = type(dataset)
+    package = kind.__module__.partition(".")[0]
+    if package in TABLES:
+        raise DataError(
+            f"{name} is a {kind.__name__} of {package}, whose rows cannot be read by number. Pass "
+            f"datasets.Dataset.from_{package}(…) of it."
+        )
+    if isinstance(dataset, (str, bytes)) or not (
+        callable(getattr(kind, "__iter__", None)) or hasattr(kind, "__getitem__")
+    ):
+        raise DataError(
+            f"{name} is {dataset!r:.60}, which has no rows. Pass a list of dicts, a dataset of the package `datasets` "
+            "or of torch, or a stream of rows."
+        )
+    if not is_stream(dataset) and not isinstance(dataset, Sized):
+        raise DataError(
+            f"{name}: {kind.__name__} has no length. Give it a `__len__`, or derive it from IterableDataset and set "
+            "max_steps."
+        )
