@@ -206,16 +206,14 @@ class Trainer:
         with kept(), self._begun(trial) as (args, ready), StopRequests() as stop:
             loop = prepare(self, args, resume, ready, stop, ignore_keys_for_eval)
             self.is_in_train = True
-            started, first_step, first_example = time.time(), self.state.global_step, self.state.num_examples_seen
+            begun = results.Begun.at(self.state)
             self.callback_handler.train_dataloader = LazyLoader(self.get_train_dataloader)
             self.callback_handler.fire("on_train_begin")
-            if args.eval_on_start and first_step == 0:
+            if args.eval_on_start and begun.steps == 0:
                 self.evaluate(ignore_keys=ignore_keys_for_eval)
             loop.run()
             self._load_best(args)
-            examples, steps = self.state.num_examples_seen - first_example, self.state.global_step - first_step
-            metrics = results.speed_metrics("train", started, examples, steps)
-            metrics |= {"total_flos": self.state.total_flos, "train_loss": self.state.train_loss}
+            metrics = begun.metrics(self.state, loop.seconds)
             self.log(metrics)
             self.callback_handler.fire("on_train_end")
         return TrainOutput(self.state.global_step, self.state.train_loss, metrics)

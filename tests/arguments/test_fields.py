@@ -16,6 +16,7 @@ OURS = {
     "trim_padding": True,
     "padding_free": None,
     "logits_at_targets": True,
+    "measure_peak": False,
 }
 DIFFERENT = {"logging_steps": None, "logging_first_step": True}
 PAIRS = [

@@ -45,6 +45,7 @@ def test_a_line_says_what_was_logged_and_when(tmp_path: Path) -> None:
     handler.fire("on_train_begin")
     log(handler, 2, grad_norm=np.float32(0.5))
     [line] = lines(tmp_path / "new" / "log.jsonl")
+    assert line.pop("peak_memory_gib") > 0
     moment = datetime.fromisoformat(line.pop("time"))
     assert moment.utcoffset() is not None and moment.utcoffset().total_seconds() == 0  # type: ignore[union-attr]
     assert line == {
@@ -129,3 +130,32 @@ def test_a_file_that_cannot_be_written_is_reported_once(tmp_path: Path, caplog: 
         log(handler, 2, 3)
     assert len(caplog.records) == 1
     assert "log.jsonl" in caplog.text
+
+
+def test_a_log_says_how_fast_the_training_went(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Since the last log, without the time of evaluations and saves."""
+    now = 0.0
+
+    def passes(seconds: float, event: str, **details: Any) -> None:
+        nonlocal now
+        now += seconds
+        handler.fire(event, **details)
+
+    monkeypatch.setattr("burnish.tracking.pace.Pace.__init__.__defaults__", (lambda: now,))
+    handler = run_in(tmp_path)
+    handler.fire("on_train_begin")
+    state = handler.state
+    for seconds in (2.0, 1.0):
+        state.num_examples_seen += 8
+        state.num_input_tokens_seen += 100
+        state.num_positions, state.num_positions_plain = state.num_positions + 150, state.num_positions_plain + 200
+        passes(seconds, "on_step_end")
+        log(handler, state.global_step + 1)
+        passes(50, "on_prediction_step")
+        handler.fire("on_log", logs={"eval_loss": 1.0, "eval_runtime": 50.0})
+        passes(10, "on_evaluate", metrics={"eval_loss": 1.0, "eval_runtime": 50.0})
+        passes(20, "on_save")
+    first, evaluation, second, _ = lines(tmp_path / "log.jsonl")
+    assert (first["examples_per_second"], first["tokens_per_second"], first["padding_avoided"]) == (4.0, 50.0, 0.25)
+    assert (second["examples_per_second"], second["tokens_per_second"]) == (8.0, 100.0)
+    assert "tokens_per_second" not in evaluation and "mfu" not in first and first["peak_memory_gib"] > 0

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from pathlib import Path
 from typing import Any
 
@@ -63,7 +64,8 @@ def test_keys(tmp_path: Path) -> None:
     assert set(training) == {"loss", "grad_norm", "learning_rate", "epoch", "step"}
     speed = {"runtime", "samples_per_second", "steps_per_second"}
     assert set(evaluation) == {"eval_loss", "epoch", "step", *(f"eval_{name}" for name in speed)}
-    assert set(summary) == {"train_loss", "total_flos", "epoch", "step", *(f"train_{name}" for name in speed)}
+    ours = {"train_tokens_per_second", "train_padding_avoided"}
+    assert set(summary) == {"train_loss", "total_flos", "epoch", "step", *ours, *(f"train_{name}" for name in speed)}
     assert set(output.metrics) == set(summary) - {"step"}
 
 
@@ -95,7 +97,9 @@ def test_counts(tmp_path: Path) -> None:
     assert run.state.num_examples_seen == 36
     assert run.state.num_input_tokens_seen == 2 * tokens
     assert run.state.log_history[-1]["num_input_tokens_seen"] == 2 * tokens
-    assert run.state.total_flos == pytest.approx(6.0 * sum(p.numel() for p in run.model.parameters()) * 2 * tokens)
+    tables = sum(part.weight.numel() for part in run.model.modules() if isinstance(part, torch.nn.Embedding))
+    multiplied = sum(p.numel() for p in run.model.parameters()) - tables
+    assert run.state.total_flos == pytest.approx(6.0 * multiplied * 2 * tokens)
 
 
 def test_file_of_the_run(tmp_path: Path) -> None:
@@ -104,6 +108,32 @@ def test_file_of_the_run(tmp_path: Path) -> None:
     lines = [json.loads(line) for line in (tmp_path / "log.jsonl").read_text().splitlines()]
     assert [line["kind"] for line in lines] == ["log", "log", "evaluation", "summary"]
     assert [line["loss"] for line in lines if line["kind"] == "log"] == pytest.approx(kept_losses(run))
+
+
+def test_speed_is_in_the_file_and_in_the_result(tmp_path: Path) -> None:
+    """Not in the history, which is the same for every run of the same settings."""
+    run = runs.trainer(tmp_path, max_steps=3, measure_peak=True)
+    metrics = run.train().metrics
+    speed = {"examples_per_second", "tokens_per_second", "padding_avoided", "mfu", "peak_memory_gib"}
+    logs = [json.loads(line) for line in (tmp_path / "log.jsonl").read_text().splitlines()][:3]
+    assert all(line[name] > 0 for line in logs for name in speed)
+    assert not any(name in entry for entry in run.state.log_history for name in speed)
+    assert metrics["train_tokens_per_second"] > 0 and 0 < metrics["train_padding_avoided"] < 1
+
+
+def test_evaluating_and_saving_do_not_slow_the_tokens_down(tmp_path: Path) -> None:
+    class Slow(burnish.TrainerCallback):
+        def on_evaluate(self, *args: Any, **details: Any) -> None:
+            time.sleep(0.3)
+
+        on_save = on_evaluate
+
+    parts = {"eval_dataset": tiny.class_rows(3), "callbacks": [Slow()]}
+    rhythm = {"eval_strategy": "steps", "eval_steps": 1, "save_strategy": "steps", "save_steps": 1}
+    run = runs.trainer(tmp_path, parts=parts, max_steps=4, **rhythm)
+    metrics = run.train().metrics
+    seconds = run.state.num_input_tokens_seen / metrics["train_tokens_per_second"]
+    assert seconds < metrics["train_runtime"] - 4 * 0.6
 
 
 def test_results_as_files(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

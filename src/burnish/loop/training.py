@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
 from burnish.core.errors import DataError
@@ -31,6 +33,8 @@ class TrainingLoop:
     actions: Actions
     stop: StopRequest
     flops_of: Callable[[Step], float] = lambda step: 0.0
+    seconds: float = field(default=0.0, init=False)
+    """Time spent on training so far, without evaluations and saving."""
     _last_logged: int = field(default=-1, init=False)
     _rate: float = field(default=0.0, init=False)
     _between_steps: bool = field(default=True, init=False)
@@ -40,6 +44,7 @@ class TrainingLoop:
     def run(self) -> None:
         """Trains from where `state` stands to `state.max_steps`."""
         self._last_logged = self.state.global_step
+        self.seconds -= time.perf_counter()
         try:
             while self.state.global_step < self.state.max_steps and not self.control.should_training_stop:
                 self._pass()
@@ -50,6 +55,8 @@ class TrainingLoop:
             if self._between_steps:
                 self._save()
             raise
+        finally:
+            self.seconds += time.perf_counter()
 
     def _pass(self) -> None:
         """One pass over the data, or what is left of it."""
@@ -130,7 +137,8 @@ class TrainingLoop:
         if control.should_evaluate:
             control.should_evaluate = False
             self.runner.watch.look()
-            control.should_save = self.actions.evaluate() or control.should_save
+            with self._not_training():
+                control.should_save = self.actions.evaluate() or control.should_save
         if control.should_save:
             control.should_save = False
             self._save()
@@ -144,4 +152,14 @@ class TrainingLoop:
     def _save(self) -> None:
         self.runner.watch.look()
         self.window.into(self.state)
-        self.actions.save()
+        with self._not_training():
+            self.actions.save()
+
+    @contextlib.contextmanager
+    def _not_training(self) -> Iterator[None]:
+        """What is done inside does not count as training; the device has done its steps before."""
+        self.seconds += time.perf_counter()
+        try:
+            yield
+        finally:
+            self.seconds -= time.perf_counter()

@@ -23,6 +23,7 @@ from burnish.loop.nonfinite import NonFiniteWatch, nonfinite_rows
 from burnish.loop.step import Backward, StepRunner
 from burnish.loop.training import TrainingLoop
 from burnish.loop.window import LossWindow
+from burnish.models.flops import flops_per_token
 from burnish.optim.coverage import check_moves
 from burnish.optim.neftune import noisy_embeddings
 from burnish.optim.optimizers import set_training
@@ -118,8 +119,7 @@ def _flops_of(trainer: Trainer) -> Callable[[Step], float]:
     """Floating-point operations of a step: by the user's estimate where there is one."""
     if overridden(trainer, "floating_point_ops"):
         return lambda step: sum(trainer.floating_point_ops(batch.inputs) for batch in step.micro_batches)
-    # forward and backward of a matrix product: 6 operations a weight and token (Kaplan et al., 2020, §2.1)
-    per_token = 6.0 * sum(p.numel() for p in trainer.model.parameters())
+    per_token = flops_per_token(trainer.model)
     return lambda step: per_token * step.num_tokens
 
 

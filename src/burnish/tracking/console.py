@@ -15,6 +15,7 @@ from burnish.core.progress import TrainerState
 from .lines import GAP, metrics_line, pace_numbers, place, training_numbers
 from .memory import memory_in_use
 from .pace import Mark, Pace, rates_between
+from .peak import peak_flops
 from .values import Announced, split_of
 
 if TYPE_CHECKING:
@@ -35,6 +36,7 @@ class ConsoleCallback(TrainerCallback):
 
     def __init__(self) -> None:
         self._pace: Pace | None = None
+        self._peak: float | None = None
         self._last_line: Mark | None = None
         self._frames: deque[Mark] = deque(maxlen=FRAMES_FOR_RATES)
         self._next_frame = 0.0
@@ -47,6 +49,7 @@ class ConsoleCallback(TrainerCallback):
             return
         if live_wanted(args):
             self._open().training(state.global_step, state.max_steps)
+        self._peak = peak_flops(kwargs["model"], args) if kwargs.get("model") is not None else None
         self._pace = Pace(state)
         self._last_line = self._pace.begin
         self._frames.clear()
@@ -139,8 +142,8 @@ class ConsoleCallback(TrainerCallback):
         rates = rates_between(self._last_line, now)
         self._last_line = now
         if self._display is not None:  # the bar below says the rest
-            return pace_numbers(rates._replace(padding_avoided=None), None)
-        return pace_numbers(rates, memory_in_use(), self._pace.remaining(state))
+            return pace_numbers(rates._replace(padding_avoided=None), None, peak=self._peak)
+        return pace_numbers(rates, memory_in_use(), self._pace.remaining(state), self._peak)
 
     def _pass_ended(self, state: TrainerState, metrics: Mapping[str, Any] | None) -> None:
         if not state.is_local_process_zero:

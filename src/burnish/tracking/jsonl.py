@@ -10,9 +10,11 @@ from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
 
-from burnish.core.events import TrainerCallback
 from burnish.core.progress import TrainerState
 
+from .memory import peak_memory
+from .pace import Paced, Rates
+from .peak import peak_flops
 from .values import Announced, record, split_of
 
 logger = logging.getLogger(__name__)
@@ -20,7 +22,7 @@ logger = logging.getLogger(__name__)
 FILE_NAME = "log.jsonl"
 
 
-class JsonLinesCallback(TrainerCallback):
+class JsonLinesCallback(Paced):
     """Appends every log, evaluation and prediction to `log.jsonl`, on the first process of the run.
 
     A line is ``{"kind": "log" | "evaluation" | "prediction" | "summary", "step", "epoch", "time", "num_examples_seen",
@@ -28,11 +30,18 @@ class JsonLinesCallback(TrainerCallback):
     as null and named in "nonfinite" (`values.record`). The file tells one story: a run that is resumed from step N
     drops the lines of later steps, and a fresh run moves the file of an earlier one aside as `log.1.jsonl`.
 
+    A log of training with a loss also holds how fast it went since the last one, without the time of evaluations and
+    saving: "examples_per_second", "tokens_per_second" (real ones), "padding_avoided" (share of the positions of plain
+    padded batches), "mfu" (share of the device's peak, where that is known), and "peak_memory_gib". They are here and
+    not in `state.log_history`, which is the same for every run of the same settings.
+
     A file that cannot be written is reported once and does not stop the run.
     """
 
     def __init__(self) -> None:
+        super().__init__()
         self._announced = Announced()
+        self._peak: float | None = None
         self._begun_here: Path | None = None
         self._reported = False
 
@@ -40,6 +49,8 @@ class JsonLinesCallback(TrainerCallback):
         path = self._path(args, state)
         if path is None:
             return
+        self._peak = peak_flops(kwargs["model"], args) if kwargs.get("model") is not None else None
+        super().on_train_begin(args, state, control, **kwargs)
         try:
             if state.global_step > 0:
                 _forget_after(path, state.global_step)
@@ -54,12 +65,15 @@ class JsonLinesCallback(TrainerCallback):
         self._announced.logged(state.global_step, logs)
         split = split_of(logs)
         kind = {None: "log", "train": "summary"}.get(split, "evaluation")
-        self._append(args, state, kind, logs)
+        rates = self.rates_since_last(state) if "loss" in logs else None
+        self._append(args, state, kind, {**logs, **_speed(rates, self._peak)})
 
     def on_evaluate(self, args: Any, state: TrainerState, control: Any, **kwargs: Any) -> None:
+        super().on_evaluate(args, state, control, **kwargs)
         self._append_news(args, state, "evaluation", kwargs["metrics"])
 
     def on_predict(self, args: Any, state: TrainerState, control: Any, **kwargs: Any) -> None:
+        super().on_predict(args, state, control, **kwargs)
         self._append_news(args, state, "prediction", kwargs["metrics"])
 
     def _append_news(self, args: Any, state: TrainerState, kind: str, metrics: Mapping[str, Any] | None) -> None:
@@ -97,6 +111,21 @@ class JsonLinesCallback(TrainerCallback):
         if not self._reported:
             logger.warning("The log file %s cannot be written (%s). The run goes on without it.", path, error)
         self._reported = True
+
+
+def _speed(rates: Rates | None, peak: float | None) -> dict[str, float]:
+    """The rates that are known, under the keys of the log, rounded to what can be measured."""
+    if rates is None:
+        return {}
+    memory = peak_memory()
+    found = {
+        "examples_per_second": rates.examples_per_second,
+        "tokens_per_second": rates.tokens_per_second,
+        "padding_avoided": rates.padding_avoided,
+        "mfu": rates.share_of(peak),
+        "peak_memory_gib": memory / 2**30 if memory is not None else None,
+    }
+    return {key: float(f"{value:.4g}") for key, value in found.items() if value is not None}
 
 
 def _forget_after(path: Path, step: int) -> None:

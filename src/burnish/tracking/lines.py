@@ -68,8 +68,9 @@ def training_numbers(logs: Mapping[str, Any]) -> str:
     return GAP.join(parts)
 
 
-def pace_numbers(rates: Rates, memory: int | None, remaining: float | None = None) -> str:
-    """Speed, padding avoided, time left (seconds) and memory (bytes); what is not known is left out."""
+def pace_numbers(rates: Rates, memory: int | None, remaining: float | None = None, peak: float | None = None) -> str:
+    """Speed, padding avoided, share of the `peak` (FLOP/s), time left (seconds) and memory (bytes); without what is not
+    known."""
     parts = []
     if rates.examples_per_second is not None:
         parts.append(f"{quantity(rates.examples_per_second):>5} ex/s")
@@ -77,6 +78,9 @@ def pace_numbers(rates: Rates, memory: int | None, remaining: float | None = Non
         parts.append(f"{quantity(rates.tokens_per_second):>5} tok/s")
     if rates.padding_avoided is not None:
         parts.append(f"padding avoided {rates.padding_avoided:>3.0%}")
+    mfu = rates.share_of(peak)
+    if mfu is not None:
+        parts.append(f"MFU {mfu:.0%}")
     if remaining:
         parts.append(f"ETA {duration(remaining)}")
     if memory is not None:

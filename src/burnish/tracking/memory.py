@@ -18,6 +18,28 @@ def memory_in_use() -> int | None:
     return _resident()
 
 
+def peak_memory() -> int | None:
+    """Bytes: the most that was allocated on the current CUDA device where CUDA is in use, else the most that the
+    process held so far. None where the system does not say."""
+    torch = sys.modules.get("torch")
+    if torch is not None and torch.cuda.is_available() and torch.cuda.is_initialized():
+        return int(torch.cuda.max_memory_allocated())
+    try:
+        lines = Path("/proc/self/status").read_text().splitlines()
+        return next(int(line.split()[1]) * 1024 for line in lines if line.startswith("VmHWM"))
+    except (OSError, StopIteration, ValueError, IndexError):
+        return _peak_of_process()
+
+
+def _peak_of_process() -> int | None:
+    try:
+        import resource
+    except ImportError:
+        return None  # Windows
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return peak if sys.platform == "darwin" else peak * 1024  # macOS counts bytes, others KiB
+
+
 def _resident() -> int | None:
     try:
         import resource
@@ -27,5 +49,4 @@ def _resident() -> int | None:
         pages = int(Path("/proc/self/statm").read_text().split()[1])
         return pages * resource.getpagesize()
     except (OSError, ValueError, IndexError):
-        peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-        return peak if sys.platform == "darwin" else peak * 1024  # macOS counts bytes, others KiB
+        return _peak_of_process()

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
+from burnish.core.events import TrainerCallback
 from burnish.core.progress import TrainerState
 
 
@@ -18,6 +19,8 @@ class Mark(NamedTuple):
     tokens: int
     positions: int
     positions_plain: int
+    flops: float = 0.0
+    """Floating-point operations of the model, as `TrainerState.total_flos` counts them."""
 
 
 class Rates(NamedTuple):
@@ -27,6 +30,11 @@ class Rates(NamedTuple):
     tokens_per_second: float | None
     padding_avoided: float | None
     """Share of the positions of plain padded batches that were not computed, 0 to 1."""
+    flops_per_second: float | None = None
+
+    def share_of(self, peak: float | None) -> float | None:
+        """Model FLOPs utilisation: the share of a peak (FLOP/s) that was reached; None where one of them is unknown."""
+        return self.flops_per_second / peak if self.flops_per_second is not None and peak else None
 
 
 def rates_between(earlier: Mark, later: Mark) -> Rates:
@@ -37,8 +45,16 @@ def rates_between(earlier: Mark, later: Mark) -> Rates:
     return Rates(
         examples_per_second=examples / seconds if seconds > 0 and examples > 0 else None,
         tokens_per_second=tokens / seconds if seconds > 0 and tokens > 0 else None,
-        padding_avoided=max(0.0, 1 - positions / plain) if plain > 0 else None,
+        padding_avoided=share_avoided(positions, plain),
+        flops_per_second=(later.flops - earlier.flops) / seconds
+        if seconds > 0 and later.flops > earlier.flops
+        else None,
     )
+
+
+def share_avoided(positions: int, positions_plain: int) -> float | None:
+    """Share of the positions of plain padded batches that were not computed; None where there were none."""
+    return max(0.0, 1 - positions / positions_plain) if positions_plain > 0 else None
 
 
 class Pace:
@@ -74,6 +90,7 @@ class Pace:
             state.num_input_tokens_seen,
             state.num_positions,
             state.num_positions_plain,
+            state.total_flos,
         )
 
     def elapsed(self) -> float:
@@ -86,3 +103,51 @@ class Pace:
         if done <= 0:
             return None
         return self.elapsed() / done * max(0, state.max_steps - state.global_step)
+
+
+class Paced(TrainerCallback):
+    """A callback that knows how fast the training goes, without the time of evaluations and saving."""
+
+    def __init__(self) -> None:
+        self.pace: Pace | None = None
+        self._last: Mark | None = None
+
+    def on_train_begin(self, args: Any, state: TrainerState, control: Any, **kwargs: Any) -> None:
+        self.pace = Pace(state)
+        self._last = self.pace.begin
+
+    def on_step_end(self, args: Any, state: TrainerState, control: Any, **kwargs: Any) -> None:
+        if self.pace is not None:
+            self.pace.step_ended()
+
+    def on_prediction_step(self, args: Any, state: TrainerState, control: Any, **kwargs: Any) -> None:
+        self._interrupted()
+
+    def on_evaluate(self, args: Any, state: TrainerState, control: Any, **kwargs: Any) -> None:
+        self._interrupted()
+
+    def on_predict(self, args: Any, state: TrainerState, control: Any, **kwargs: Any) -> None:
+        self._interrupted()
+
+    def on_save(self, args: Any, state: TrainerState, control: Any, **kwargs: Any) -> None:
+        self._interrupted()
+
+    def on_train_end(self, args: Any, state: TrainerState, control: Any, **kwargs: Any) -> None:
+        self.pace = None
+
+    def on_exception(self, args: Any, state: TrainerState, control: Any, **kwargs: Any) -> None:
+        self.pace = None
+
+    def _interrupted(self) -> None:
+        if self.pace is not None:
+            self.pace.interruption_ended()
+
+    def rates_since_last(self, state: TrainerState) -> Rates | None:
+        """The rates since they were asked for the last time; None outside of a run. Ask when the loss was read: then
+        the device has done all the steps that are counted."""
+        if self.pace is None or self._last is None:
+            return None
+        self.pace.step_ended()
+        now = self.pace.mark(state)
+        rates, self._last = rates_between(self._last, now), now
+        return rates

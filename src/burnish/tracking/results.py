@@ -7,8 +7,11 @@ import os
 import time
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
+from burnish.core.progress import TrainerState
+
+from .pace import share_avoided
 from .values import plain, record
 
 
@@ -84,6 +87,34 @@ def speed_metrics(
         if count is not None and seconds > 0:
             speeds[f"{split}_{unit}_per_second"] = round(count / seconds, 3)
     return speeds
+
+
+class Begun(NamedTuple):
+    """Where a call of `train()` began."""
+
+    time: float
+    steps: int
+    examples: int
+    tokens: int
+
+    @classmethod
+    def at(cls, state: TrainerState) -> Begun:
+        return cls(time.time(), state.global_step, state.num_examples_seen, state.num_input_tokens_seen)
+
+    def metrics(self, state: TrainerState, training_seconds: float) -> dict[str, float]:
+        """The metrics of the call. Samples and steps are over the whole time, as transformers counts them; tokens are
+        real ones, over the `training_seconds` that were spent on neither evaluation nor saving. The share of padding
+        avoided is that of the whole run."""
+        found = speed_metrics(
+            "train", self.time, state.num_examples_seen - self.examples, state.global_step - self.steps
+        )
+        tokens = state.num_input_tokens_seen - self.tokens
+        if tokens > 0 and training_seconds > 0:
+            found["train_tokens_per_second"] = round(tokens / training_seconds, 3)
+        avoided = share_avoided(state.num_positions, state.num_positions_plain)
+        if avoided is not None:
+            found["train_padding_avoided"] = round(avoided, 4)
+        return {**found, "total_flos": state.total_flos, "train_loss": state.train_loss}
 
 
 def _together(before: dict[str, Any], now: dict[str, Any]) -> dict[str, Any]:

@@ -47,6 +47,13 @@ class LogFields:
             const="all",
         ),
     )
+    measure_peak: bool = field(
+        default=False,
+        metadata=about(
+            "Measure before the first step how fast this device multiplies matrices (0.2 s), where that is not known, "
+            "and write the share of it that the model reaches into log.jsonl as `mfu`."
+        ),
+    )
     skip_memory_metrics: bool = field(default=True, metadata=about("Do not add peak memory to the metrics of a run."))
     debug: str | list[DebugOption] = field(
         default="", metadata=about("Extra checks: underflow_overflow or tpu_metrics_debug.")
