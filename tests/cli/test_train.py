@@ -37,6 +37,17 @@ def test_train_leaves_model_results_card_and_says_what_it_does(train_words, tmp_
     assert "Traceback" not in said.err and "it/s" not in said.err and "MISSING" not in said.out + said.err
 
 
+def test_the_weights_of_the_end_are_evaluated_once(train_words, tmp_path):
+    """The results are those of the evaluation in training that saw the weights which are kept."""
+    assert main(train_words) == 0
+    lines = [json.loads(line) for line in (tmp_path / "out" / "log.jsonl").read_text().splitlines()]
+    during = [line for line in lines if line["kind"] == "evaluation"]
+    assert [line["step"] for line in during] == [4, 8]
+    best = max(during, key=lambda line: line["eval_accuracy"])
+    results = read(tmp_path / "out" / "eval_results.json")
+    assert (results["eval_accuracy"], results["eval_loss"]) == (best["eval_accuracy"], best["eval_loss"])
+
+
 def test_a_finished_run_is_refused_and_moved_aside_when_asked(train_words, tmp_path, capfd):
     words = [*train_words, "--max_steps", "1"]
     assert main(words) == 0

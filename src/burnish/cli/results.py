@@ -86,3 +86,13 @@ def print_next(folder: Path, data_file: str | None) -> None:
     say(f"\nThe model is in {folder}. To use it:")
     say(f"  burnish predict {name} {shlex.quote(data_file) if data_file else 'data.csv'}")
     say(f'  burnish predict {name} --text "a sentence"')
+
+
+def evaluation_at_the_end(state: Any, arguments: Any) -> dict[str, Any] | None:
+    """The evaluation of the weights that the run ends with, where one was made during training: the best ones if they
+    are loaded at the end, else the last. An evaluation draws nothing, so making it again would give the same."""
+    step = state.best_global_step if arguments.load_best_model_at_end else state.global_step
+    for entry in reversed(state.log_history):
+        if entry["step"] == step and "eval_loss" in entry:
+            return {name: value for name, value in entry.items() if name.startswith("eval_") or name == "epoch"}
+    return None

@@ -191,7 +191,8 @@ def measure(settings: Settings, run: Any, arguments: Any, phases: Phases, resume
         metrics |= measured(trainer, "train", trained.metrics)
         trainer.save_state()
     if phases.evaluate and run.eval_dataset is not None:
-        metrics |= measured(trainer, "eval", trainer.evaluate())
+        known = results.evaluation_at_the_end(trainer.state, arguments) if phases.train else None
+        metrics |= measured(trainer, "eval", known or trainer.evaluate())
     if phases.train:
         leave(settings, run, arguments, trainer, metrics)
     if phases.predict:
