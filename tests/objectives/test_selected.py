@@ -130,3 +130,20 @@ def test_smoothed_labels() -> None:
 def test_other_models_have_none() -> None:
     assert selected_loss(tiny.bert("SequenceClassification"), shifts_labels=False) is None
     assert selected_loss(torch.nn.Linear(2, 2), shifts_labels=False) is None
+
+
+def test_a_number_of_targets_that_the_host_knows() -> None:
+    """The same loss and gradient; a wrong number is not passed over in silence."""
+    model = tiny.llama()
+    objective = selected_loss(model, shifts_labels=True)
+    assert objective is not None
+    ids = torch.tensor([tiny.words(7, 1), tiny.words(7, 2)])
+    labels = ids.masked_fill(ids % 3 == 0, -100)
+    inputs = {"input_ids": ids, "labels": labels}
+    number = int((labels[:, 1:] != -100).sum())
+    found = []
+    for told in (None, number):
+        loss = objective(model, inputs, told)
+        found.append((loss.detach(), *torch.autograd.grad(loss, list(model.parameters()))))
+    assert 0 < number < 12 and all(map(torch.equal, *found))
+    assert objective(model, inputs, number - 1).isnan() and objective(model, inputs, number + 1).isnan()

@@ -16,8 +16,9 @@ from .measured import Finding, measure, rounding, undisturbed
 
 logger = logging.getLogger(__name__)
 
-ComputeLoss = Callable[[nn.Module, Inputs, torch.Tensor | None], torch.Tensor]
-"""(model, inputs, number of targets in the whole step or None) to a loss of one batch."""
+ComputeLoss = Callable[[nn.Module, Inputs, Any], torch.Tensor]
+"""(model, inputs, number of targets or None) to a loss of one batch. The number is a tensor on the device of the
+inputs, or for `LossOf.counted` an int."""
 
 
 @dataclass(frozen=True)
@@ -30,6 +31,8 @@ class LossOf:
         divided: the function divides by the number of targets that it is told, so it is told that of the step.
         gives_number: tell the function a number of targets. One that is not known to divide all of its loss by it is
             told that of the micro-batch, with which its loss is a mean whatever it does with the number.
+        counted: tell the function the targets of the micro-batch, which the host knows, so that it need not ask the
+            device how many there are.
     """
 
     compute: ComputeLoss
@@ -37,6 +40,7 @@ class LossOf:
     divided: bool = False
     gives_number: bool = False
     rows_interact: bool = False
+    counted: bool = False
 
     def weight(self, batch: MicroBatch) -> int:
         """Targets of a micro-batch."""
@@ -45,7 +49,7 @@ class LossOf:
 
     def step_loss(self, model: nn.Module, batch: MicroBatch, num_targets: int) -> torch.Tensor:
         """The micro-batch's part of the step's loss: its summed loss over the targets of the whole step."""
-        number = None
+        number: Any = self.weight(batch) if self.counted else None
         if self.gives_number:
             told = num_targets if self.divided else max(1, self.weight(batch))
             number = torch.tensor(told, device=_device_of(batch.inputs))

@@ -47,8 +47,13 @@ class SelectedLoss:
     passes_use_cache: bool = False
     label_smoothing: float = 0.0
 
-    def __call__(self, model: nn.Module, inputs: Inputs) -> torch.Tensor:
-        """The loss (0-dimensional, float32) of a batch with `labels` (batch, length)."""
+    def __call__(self, model: nn.Module, inputs: Inputs, num_targets: int | None = None) -> torch.Tensor:
+        """The loss (0-dimensional, float32) of a batch with `labels` (batch, length).
+
+        Args:
+            num_targets: how many positions have a target, where the host knows. Otherwise it asks the device, and waits
+                until that has done all that it was asked before. With a wrong number the loss is NaN.
+        """
         given = {name: value for name, value in inputs.items() if name != "labels"}
         labels = inputs["labels"]
         if self.decoder_inputs is not None and "decoder_input_ids" not in given:
@@ -62,10 +67,12 @@ class SelectedLoss:
             raise ValueError(f"hidden states {tuple(hidden.shape)} do not go with labels {tuple(labels.shape)}")
         if self.shifts_labels:
             hidden, labels = hidden[:, :-1], labels[:, 1:]
-        index = labels.flatten().ne(IGNORED_LABEL).nonzero().squeeze(1)
+        has_target = labels.flatten().ne(IGNORED_LABEL)
+        index = _places(has_target, num_targets)
         targets = labels.flatten().index_select(0, index)
         chosen = hidden.flatten(0, 1).index_select(0, index)
-        return summed_cross_entropy(chosen, targets, self._score, self.head, self.label_smoothing) / len(targets)
+        loss = summed_cross_entropy(chosen, targets, self._score, self.head, self.label_smoothing) / len(targets)
+        return loss if num_targets is None else loss.where(has_target.sum() == num_targets, torch.nan)
 
     def _score(self, hidden: torch.Tensor) -> torch.Tensor:
         return self.finish(self.head(hidden))
@@ -84,6 +91,13 @@ class SelectedLoss:
             yield taken
         finally:
             handle.remove()
+
+
+def _places(wanted: torch.Tensor, number: int | None) -> torch.Tensor:
+    """The places of the True elements of (positions,), in order. With their `number` without asking the device."""
+    if number is None:
+        return wanted.nonzero().squeeze(1)
+    return wanted.to(torch.uint8).argsort(descending=True, stable=True)[:number]
 
 
 def summed_cross_entropy(

@@ -68,7 +68,8 @@ def at_targets_only(trainer: Trainer, objective: LossOf) -> LossOf | None:
     )
     if selected is None:
         return None
-    return replace(objective, compute=lambda model, inputs, _: selected(model, inputs))
+    counted = objective.mean_over == ("next_labels" if native.shifts_labels else "labels")
+    return replace(objective, compute=selected, counted=counted)
 
 
 def loss_by_function(
