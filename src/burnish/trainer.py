@@ -35,10 +35,11 @@ from .objectives.objective import LossOf
 from .optim.groups import decay_parameter_names
 from .optim.optimizers import build_optimizer, optimizer_class_and_kwargs
 from .optim.schedulers import make_scheduler
+from .run import evaluation
 from .run.data import batch_loader
-from .run.evaluation import computed, eval_loader, evaluated, length_of, named_dataset
 from .run.hooks import has_own_loss, needs_argument, takes, warn_of_methods_not_called
 from .run.lazy_loader import LazyLoader
+from .run.length_order import Tried
 from .run.loss import counted, loss_by_function, native_loss, objective_for
 from .run.older_names import processing_class_from
 from .run.training import made_ready, prepare
@@ -159,6 +160,7 @@ class Trainer:
         self.label_names = list(self.args.label_names or self.facts.label_names)
         self.objective: LossOf = objective_for(self)
         self.trims = True
+        self.tried: Tried | None = None
 
     def _make_handler(self, callbacks: list[Any]) -> CallbackHandler:
         ours = (JsonLinesCallback(), ConsoleCallback(), EmptyCacheCallback())
@@ -348,16 +350,12 @@ class Trainer:
 
     def get_eval_dataloader(self, eval_dataset: Any = None) -> Any:
         """A loader of the evaluation's batches, in dataset order."""
-        dataset = self.eval_dataset if eval_dataset is None else eval_dataset
-        if isinstance(dataset, str):
-            dataset = named_dataset(self.eval_dataset, dataset)
-        if dataset is None:
-            raise SettingError("Trainer: evaluation requires an eval_dataset. Pass eval_dataset=... to Trainer.")
-        return eval_loader(self, dataset, self.settings, "eval_dataset")
+        dataset = evaluation.dataset_to_evaluate(self, eval_dataset)
+        return evaluation.eval_loader(self, dataset, self.settings, "eval_dataset")
 
     def get_test_dataloader(self, test_dataset: Any) -> Any:
         """A loader of the batches to predict, in dataset order."""
-        return eval_loader(self, test_dataset, self.settings, "test_dataset")
+        return evaluation.eval_loader(self, test_dataset, self.settings, "test_dataset")
 
     # ------------------------------------------------------------------ evaluation and prediction
 
@@ -370,7 +368,8 @@ class Trainer:
             parts = [self.evaluate(part, ignore_keys, f"{metric_key_prefix}_{name}") for name, part in dataset.items()]
             return {name: value for part in parts for name, value in part.items()}
         with kept():
-            metrics = self._judged(self.get_eval_dataloader(eval_dataset), ignore_keys, metric_key_prefix).metrics or {}
+            batches = evaluation.batches_to_evaluate(self, eval_dataset)
+            metrics = self._judged(batches, ignore_keys, metric_key_prefix).metrics or {}
         self.log(metrics)
         self.callback_handler.fire("on_evaluate", metrics=metrics)
         return metrics
@@ -380,7 +379,8 @@ class Trainer:
     ) -> PredictionOutput:
         """Predictions and labels of a dataset, in its order, and metrics where there are labels."""
         with kept():
-            found = self._judged(self.get_test_dataloader(test_dataset), ignore_keys, metric_key_prefix, "Prediction")
+            batches = evaluation.batches_to_predict(self, test_dataset)
+            found = self._judged(batches, ignore_keys, metric_key_prefix, "Prediction")
         self.callback_handler.fire("on_predict", metrics=found.metrics)
         return PredictionOutput(found.predictions, found.label_ids, found.metrics)
 
@@ -393,7 +393,7 @@ class Trainer:
         loss_only = None if description == "Prediction" or self.compute_metrics is not None else True
         with message_level(self.settings):
             found = self.evaluation_loop(loader, description, loss_only, ignore_keys, metric_key_prefix=prefix)
-        speed = results.speed_metrics(prefix, started, found.num_samples, length_of(loader))
+        speed = results.speed_metrics(prefix, started, found.num_samples, evaluation.length_of(loader))
         return found._replace(metrics={**(found.metrics or {}), **speed})
 
     def evaluation_loop(
@@ -406,7 +406,7 @@ class Trainer:
     ) -> EvalLoopOutput:
         """Puts the batches of a loader through the model, each row once, and gathers what comes out."""
         loss_only = self.settings.prediction_loss_only if prediction_loss_only is None else prediction_loss_only
-        return evaluated(self, dataloader, self.settings, loss_only, ignore_keys, metric_key_prefix)
+        return evaluation.evaluated(self, dataloader, self.settings, loss_only, ignore_keys, metric_key_prefix)
 
     def prediction_step(
         self,
@@ -416,7 +416,7 @@ class Trainer:
         ignore_keys: list[str] | None = None,
     ) -> tuple[torch.Tensor | None, Any, Any]:
         """Mean loss, logits and labels of a batch; None for what there is not."""
-        return computed(self, model, inputs, prediction_loss_only, ignore_keys)
+        return evaluation.computed(self, model, inputs, prediction_loss_only, ignore_keys)
 
     # ------------------------------------------------------------------ logging and saving
 

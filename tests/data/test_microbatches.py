@@ -5,10 +5,11 @@ from __future__ import annotations
 import random
 import sys
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 
 import pytest
 
-from burnish.data.microbatches import Budget, cut
+from burnish.data.microbatches import Budget, cut, filled
 
 
 def cases(largest: int, number: int) -> Iterator[tuple[list[int], Budget]]:
@@ -85,3 +86,25 @@ def test_small_cases(lengths: list[int], budget: Budget, expected: list[list[int
 def test_equal_lengths_always_give_equal_groups() -> None:
     for lengths, budget in cases(largest=40, number=50):
         assert cut(lengths, budget) == cut(list(lengths), budget)
+
+
+def test_a_whole_dataset_every_example_once_and_within_the_budget() -> None:
+    for lengths, budget in cases(largest=60, number=200):
+        groups = filled(lengths, budget)
+        assert [i for group in groups for i in group] == sorted(range(len(lengths)), key=lambda i: (-lengths[i], i))
+        assert all(fits(group, lengths, budget) for group in groups), (lengths, budget)
+        padding = [len(group) * lengths[group[0]] - sum(lengths[i] for i in group) for group in groups]
+        assert max(padding) <= budget.call_cost
+        tight = filled(lengths, replace(budget, padding_costs=False))
+        assert all(len(group) == 1 or sum(lengths[i] for i in group) <= budget.tokens for group in tight)
+
+
+def test_groups_of_a_whole_dataset_are_full() -> None:
+    """A group ends only where the next example would not fit."""
+    assert filled([3, 3, 3, 3, 3], Budget(9, call_cost=10)) == [[0, 1, 2], [3, 4]]
+    assert filled([3] * 5, Budget(100, call_cost=10, rows=2)) == [[0, 1], [2, 3], [4]]
+    assert filled([9, 1, 1, 1], Budget(100, call_cost=7)) == [[0], [1, 2, 3]]
+    assert filled([9, 1, 1, 1], Budget(100, call_cost=8)) == [[0, 1], [2, 3]]
+    assert filled([9, 1, 1, 1], Budget(11, call_cost=0, padding_costs=False)) == [[0, 1, 2], [3]]
+    assert filled([], Budget(9, 1)) == []
+    assert filled([0, 0], Budget(9, 1)) == [[0, 1]]

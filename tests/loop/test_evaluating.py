@@ -15,7 +15,7 @@ class Kept:
     def __init__(self) -> None:
         self.values: list[Any] = []
 
-    def add(self, outputs: Any) -> None:
+    def add(self, outputs: Any, rows: Any = None) -> None:
         self.values.append(outputs)
 
 

@@ -1,4 +1,4 @@
-"""Whole batches in dataset order, for evaluation and for those who ask for a loader."""
+"""Batches of whole rows by number, for evaluation and for those who ask for a loader."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 
 from torch.utils.data import Dataset, IterableDataset
 
-from burnish.core.types import Inputs
+from burnish.core.types import Inputs, MicroBatch
 
 from .assembly import Assembly, reading_draws
 from .streaming import numbered
@@ -27,8 +27,25 @@ class OrderedBatches(Dataset[Inputs]):
         return len(self.row_numbers)
 
     def __getitem__(self, number: int) -> Inputs:
+        return self.numbered(number).inputs
+
+    def numbered(self, number: int) -> MicroBatch:
+        """Batch `number` with the numbers of its rows."""
         rows = self.assembly.read(self.dataset, self.row_numbers[number], epoch=0)
-        return self.assembly.micro_batch(rows, index=number).inputs
+        return self.assembly.micro_batch(rows, index=number)
+
+
+class NumberedBatches(Dataset[MicroBatch]):
+    """The same batches with the numbers of their rows."""
+
+    def __init__(self, batches: OrderedBatches) -> None:
+        self.batches = batches
+
+    def __len__(self) -> int:
+        return len(self.batches)
+
+    def __getitem__(self, number: int) -> MicroBatch:
+        return self.batches.numbered(number)
 
 
 class StreamBatches(IterableDataset[Inputs]):

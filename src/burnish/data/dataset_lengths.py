@@ -79,7 +79,8 @@ def _attended(mask: Block) -> Integers:
     """Entries of each sequence that are not 0."""
     assert mask.lengths is not None
     before = np.concatenate([[0], np.cumsum(mask.values != 0)])
-    return before[mask.starts + mask.lengths] - before[mask.starts]
+    attended: Integers = before[mask.starts + mask.lengths] - before[mask.starts]
+    return attended
 
 
 def _padded_together(owners: Integers, sequences: Integers, rows: Integers) -> Integers:

@@ -58,6 +58,29 @@ def cut(lengths: Sequence[int], budget: Budget) -> list[list[int]]:
     return groups[::-1]
 
 
+def filled(lengths: Sequence[int], budget: Budget) -> list[list[int]]:
+    """Groups of example numbers, together every example once, each as full as the budget allows.
+
+    Takes the examples from the longest to the shortest, ties by position. A group ends where the next example would not
+    fit, or where another pass through the model is cheaper than the padding that has come together. In time (examples ×
+    log examples): for a whole dataset, of which neighbours by length hardly differ, so that `cut` would gain nothing.
+    """
+    groups: list[list[int]] = []
+    longest = tokens = 0
+    for i in sorted(range(len(lengths)), key=lambda i: (-lengths[i], i)):
+        size = len(groups[-1]) + 1 if groups else 1
+        positions = size * longest if budget.padding_costs else tokens + lengths[i]
+        padding = positions - tokens - lengths[i]
+        fits = positions <= budget.tokens and size <= (budget.rows or size) and padding <= budget.call_cost
+        if groups and fits:
+            groups[-1].append(i)
+            tokens += lengths[i]
+        else:
+            groups.append([i])
+            longest = tokens = lengths[i]
+    return groups
+
+
 def _starts(end: int, descending: Sequence[int], budget: Budget) -> range:
     """Where a group that ends before `end` may start: at its last example, or earlier while it fits."""
     start = end - 1

@@ -1,15 +1,15 @@
-"""The evaluation loop: every row once, in dataset order, the loss a mean over targets."""
+"""The evaluation loop: every row once, the loss a mean over targets."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 import torch
 
 from burnish.core.protocols import Events
-from burnish.core.types import Counts, Inputs
+from burnish.core.types import Counts, Inputs, MicroBatch
 
 from .memory import as_a_whole
 
@@ -20,8 +20,8 @@ PredictionStep = Callable[[Inputs], tuple[torch.Tensor | None, Any, Any]]
 class Gathering(Protocol):
     """Where outputs of batches are put together."""
 
-    def add(self, batch_outputs: Any) -> None:
-        """One more batch."""
+    def add(self, batch_outputs: Any, rows: Sequence[int] | None = None) -> None:
+        """One more batch, and the numbers of its rows where they are known."""
         ...
 
     def result(self) -> Any:
@@ -55,6 +55,7 @@ class EvaluationLoop:
         mean_over: the count that the loss of a batch is a mean over.
         gather: by name ("predictions", "labels", "inputs", "losses"), where the outputs go.
         main_input: which input is gathered as "inputs".
+        rows_an_event: callbacks are told after so many rows, as if batches had them; None tells them of every batch.
         parts: a batch with its outputs, or its parts in order, where it does not fit into memory.
     """
 
@@ -65,33 +66,45 @@ class EvaluationLoop:
     gather: dict[str, Gathering] = field(default_factory=dict)
     preprocess: Callable[[Any, Any], Any] | None = None
     main_input: str = "input_ids"
+    rows_an_event: int | None = None
     parts: Callable[[PredictionStep, Any, int], Iterable[tuple[Any, Any]]] = as_a_whole
 
     def run(self, batches: Iterable[Any]) -> tuple[LossMean, int]:
-        """The mean loss and the number of rows."""
+        """The mean loss and the number of rows. What is gathered of a `MicroBatch` is gathered with its row numbers."""
         mean, rows = LossMean(), 0
-        for inputs in batches:
+        for batch in batches:
+            inputs, numbers = (batch.inputs, batch.rows) if isinstance(batch, MicroBatch) else (batch, None)
             rows_of_batch = self.count(inputs).rows
             rows += rows_of_batch
             for part, outputs in self.parts(self.predict, inputs, rows_of_batch):
-                self._take(part, outputs, mean)
+                counts = self.count(part)
+                self._take(part, outputs, counts, mean, numbers and numbers[: counts.rows])
+                numbers = numbers and numbers[counts.rows :]
+            self._tell(rows - rows_of_batch, rows)
+        if self.rows_an_event is not None and rows % self.rows_an_event:
             self.events.fire("on_prediction_step")
         return mean, rows
 
-    def _take(self, inputs: Any, outputs: Any, mean: LossMean) -> None:
-        (loss, logits, labels), counts = outputs, self.count(inputs)
+    def _tell(self, before: int, rows: int) -> None:
+        """Fires for a batch, or for each time that so many rows are done."""
+        times = 1 if self.rows_an_event is None else rows // self.rows_an_event - before // self.rows_an_event
+        for _ in range(times):
+            self.events.fire("on_prediction_step")
+
+    def _take(self, inputs: Any, outputs: Any, counts: Counts, mean: LossMean, numbers: Sequence[int] | None) -> None:
+        loss, logits, labels = outputs
         targets = getattr(counts, self.mean_over)
         if loss is not None and targets > 0:  # a batch without targets has no loss: its mean would be 0 / 0
             mean.add(float(loss.mean()), targets)
         if self.preprocess is not None and logits is not None:
             logits = self.preprocess(logits, labels)
-        self._put("predictions", logits)
-        self._put("labels", labels)
+        self._put("predictions", logits, numbers)
+        self._put("labels", labels, numbers)
         if "inputs" in self.gather:
-            self._put("inputs", inputs[self.main_input])
+            self._put("inputs", inputs[self.main_input], numbers)
         if "losses" in self.gather and loss is not None:
-            self._put("losses", loss.detach().mean().reshape(1).repeat(counts.rows))
+            self._put("losses", loss.detach().mean().reshape(1).repeat(counts.rows), numbers)
 
-    def _put(self, name: str, value: Any) -> None:
+    def _put(self, name: str, value: Any, numbers: Sequence[int] | None) -> None:
         if name in self.gather:
-            self.gather[name].add(value)
+            self.gather[name].add(value, numbers)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator, Mapping
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -20,10 +21,12 @@ from burnish.evaluation.logits import keys_to_ignore, logits_of
 from burnish.evaluation.names import plain_numbers, prefixed
 from burnish.evaluation.prediction import EvalPrediction
 from burnish.loop.evaluating import EvaluationLoop, Gathering, LossMean
+from burnish.loop.memory import in_parts_that_fit
 from burnish.optim.optimizers import set_training
 
 from .data import assembly_for, check_rows, loading_for, pruned
 from .hooks import has_own_loss, overridden
+from .length_order import ByLength, in_length_order
 from .loss import counted, counter_for, native_loss
 
 if TYPE_CHECKING:
@@ -38,10 +41,38 @@ def eval_loader(trainer: Trainer, dataset: Any, args: Any, name: str) -> Any:
     Raises:
         DataError: a row cannot be computed; the message names it.
     """
+    return _in_dataset_order(trainer, _looked_through(trainer, dataset, args, name), args)
+
+
+def batches_to_evaluate(trainer: Trainer, given: Any) -> Any:
+    """What `evaluate` computes: the batches of `get_eval_dataloader`, or the same rows by length. Raises as it does."""
+    if overridden(trainer, "get_eval_dataloader"):
+        return trainer.get_eval_dataloader(given)
+    return _batches(trainer, dataset_to_evaluate(trainer, given), "eval_dataset")
+
+
+def batches_to_predict(trainer: Trainer, dataset: Any) -> Any:
+    """What `predict` computes: the batches of `get_test_dataloader`, or the same rows by length. Raises as it does."""
+    if overridden(trainer, "get_test_dataloader"):
+        return trainer.get_test_dataloader(dataset)
+    return _batches(trainer, dataset, "test_dataset")
+
+
+def _batches(trainer: Trainer, dataset: Any, name: str) -> Any:
+    args = trainer.settings
+    dataset = _looked_through(trainer, dataset, args, name)
+    as_it_stands = _in_dataset_order(trainer, dataset, args)
+    return in_length_order(trainer, dataset, args, as_it_stands) or as_it_stands
+
+
+def _looked_through(trainer: Trainer, dataset: Any, args: Any, name: str) -> Any:
     check_is_dataset(dataset, name)
     if not trainer.is_in_train and is_at_hand(dataset):
         check_rows(trainer, dataset, name, args.eval_batch_size, labels_required=False)
-    dataset = pruned(trainer, dataset, args, name)
+    return pruned(trainer, dataset, args, name)
+
+
+def _in_dataset_order(trainer: Trainer, dataset: Any, args: Any) -> Any:
     assembly = assembly_for(trainer, args)
     loading = loading_for(trainer, args)
     if is_stream(dataset):
@@ -62,7 +93,7 @@ def evaluated(
     wanted = set(args.include_for_metrics or ())
     names = () if loss_only else ("predictions", "labels", *sorted(wanted & {"inputs"}), *_losses(wanted))
     gather: dict[str, Gathering] = {name: Collector(trainer.output_padding) for name in names}
-    objective = trainer.objective
+    objective, by_length = trainer.objective, loader if isinstance(loader, ByLength) else None
     loop = EvaluationLoop(
         predict=lambda inputs: trainer.prediction_step(
             trainer.model_wrapped, trainer.engine.to_device(inputs), loss_only, ignore_keys
@@ -73,9 +104,11 @@ def evaluated(
         gather=gather,
         preprocess=trainer.preprocess_logits_for_metrics,
         main_input=getattr(trainer.model, "main_input_name", "input_ids"),
+        rows_an_event=args.eval_batch_size if by_length is not None else None,
+        parts=partial(in_parts_that_fit, trainer.engine, not has_own_loss(trainer) and not objective.rows_interact),
     )
-    with _in_evaluation(trainer):
-        loss, rows = loop.run(loader)
+    with _in_evaluation(trainer), contextlib.nullcontext() if by_length is None else by_length.computed_so():
+        loss, rows = loop.run(loader if by_length is None else by_length.numbered())
     results = {name: collector.result() for name, collector in gather.items()}
     metrics = _metrics(trainer, results, loss, prefix)
     return EvalLoopOutput(results.get("predictions"), results.get("labels"), metrics, rows)
@@ -159,6 +192,20 @@ def check_eval_data(trainer: Trainer, dataset: Any, args: Any) -> None:
             check_is_dataset(part, shown)
         if part is not None and not is_stream(part):
             check_rows(trainer, part, shown, args.eval_batch_size)
+
+
+def dataset_to_evaluate(trainer: Trainer, given: Any) -> Any:
+    """The dataset that an evaluation is asked for: one, the name of one, or None for the trainer's own.
+
+    Raises:
+        SettingError: there is none.
+    """
+    dataset = trainer.eval_dataset if given is None else given
+    if isinstance(dataset, str):
+        dataset = named_dataset(trainer.eval_dataset, dataset)
+    if dataset is None:
+        raise SettingError("Trainer: evaluation requires an eval_dataset. Pass eval_dataset=... to Trainer.")
+    return dataset
 
 
 def named_dataset(datasets: Any, name: str) -> Any:

@@ -58,7 +58,7 @@ def settle(trainer: Trainer, args: Any, source: Source, objective: LossOf) -> Se
     """
     if isinstance(source, PlannedSource):
         reader: Any = source
-        trial = _trial_of_rows(trainer, source.assembly, sample_of(source))
+        trial = trial_of_rows(trainer, source.assembly, sample_of(source))
     else:
         reader, trial = _read_ahead(trainer, source)
     if trial is None:
@@ -69,7 +69,7 @@ def settle(trainer: Trainer, args: Any, source: Source, objective: LossOf) -> Se
 
 def settle_on_rows(trainer: Trainer, args: Any, assembly: Assembly, rows: Rows, objective: LossOf) -> Settled | None:
     """The same on two of these rows, for a trainer that has not trained. None where no two of them have a target."""
-    trial = _trial_of_rows(trainer, assembly, rows)
+    trial = trial_of_rows(trainer, assembly, rows)
     return None if trial is None else _found_by(trainer, args, assembly, objective, trial)
 
 
@@ -156,7 +156,7 @@ def _same(trainer: Trainer, plain: float, other: Callable[[], float], way: str) 
     return False
 
 
-def _trial_of_rows(trainer: Trainer, assembly: Assembly, rows: Rows) -> Trial | None:
+def trial_of_rows(trainer: Trainer, assembly: Assembly, rows: Rows) -> Trial | None:
     """Two unlike examples of these."""
     pair = unlike([assembly.micro_batch([row]) for row in rows])
     if pair is None:

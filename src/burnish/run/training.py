@@ -33,6 +33,7 @@ from .actions import RunActions
 from .data import Source, length_of_run, position_of, source_for
 from .evaluation import check_eval_data
 from .hooks import overridden, takes
+from .length_order import Tried
 from .loss import counter_for, objective_for
 from .settling import settle
 
@@ -88,6 +89,7 @@ def prepare(
     run_id.begin_run(args.output_dir, run)
     settled = settle(trainer, args, source, objective_for(trainer))
     trainer.objective = settled.objective
+    trainer.tried = Tried(trainer.model, settled.padding_free is not None)
     if settled.padding_free is not None:
         ready.enter_context(settled.padding_free.on())
     if not args.torch_compile and not _sees_gradients(trainer):
