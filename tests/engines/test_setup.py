@@ -62,6 +62,60 @@ def test_checkpointing_is_undone_after_a_failure_and_kept_where_it_was_on() -> N
         assert model.is_gradient_checkpointing
 
 
+def recomputed(model: Any) -> list[int]:
+    """Calls of each layer in a step: 2 where it is computed again."""
+    calls = [0] * len(model.model.layers)
+    handles = []
+    for number, layer in enumerate(model.model.layers):
+
+        def count(*_: Any, number: int = number) -> None:
+            calls[number] += 1
+
+        handles.append(layer.self_attn.register_forward_hook(count))
+    gradients(model)
+    for handle in handles:
+        handle.remove()
+    return calls
+
+
+@pytest.mark.parametrize(
+    ("options", "calls"),
+    [
+        ({"every_n_layers": 2}, [2, 1, 2, 1]),
+        ({"every_n_layers": 3, "use_reentrant": True}, [2, 1, 1, 2]),
+        ({"offload": True}, [2, 2, 2, 2]),
+        ({"offload": True, "every_n_layers": 4}, [2, 1, 1, 1]),
+    ],
+)
+def test_what_is_for_the_model_and_not_for_torch(
+    options: dict[str, Any], calls: list[int], caplog: pytest.LogCaptureFixture
+) -> None:
+    model = tiny.llama(num_hidden_layers=4).train()
+    plain = gradients(model)
+    with gradient_checkpointing(model, True, options):
+        assert recomputed(model) == calls
+        found = gradients(model)
+    assert recomputed(model) == [1, 1, 1, 1]
+    assert found.keys() == plain.keys() and all(torch.equal(found[name], plain[name]) for name in plain)
+    assert ("'offload' has no effect on the CPU" in caplog.text) == ("offload" in options)
+
+
+class Older(nn.Module):
+    def gradient_checkpointing_enable(self, gradient_checkpointing_kwargs: Any = None) -> None: ...
+
+
+@pytest.mark.parametrize(
+    ("model", "options", "message"),
+    [
+        (Older(), {"offload": True}, "Older does not know 'offload'"),
+        (tiny.llama(), {"every_n_layers": 0}, "'every_n_layers' = 0; it must be 1 or more"),
+    ],
+)
+def test_what_a_model_cannot_do(model: Any, options: dict[str, Any], message: str) -> None:
+    with pytest.raises(SettingError, match=message), gradient_checkpointing(model, True, options):
+        pass
+
+
 def test_no_deprecated_method_is_called() -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("error")

@@ -50,7 +50,8 @@ class Precision:
     def judged(self, grad_norm: torch.Tensor) -> torch.Tensor:
         """The norm of a step's gradients; of gradients that the loss scale made too large for float16, the largest
         number there is. Such a step is left out and the scale halved, as often as it takes; a scale below 1 makes
-        nothing larger, and what is not finite then is so by itself. With float16 the host reads the norm in each step."""
+        nothing larger, and what is not finite then is so by itself. In float16 the host reads the norm of each step.
+        """
         if self.scaler is None or bool(torch.isfinite(grad_norm)) or self.scaler.get_scale() < 1:
             return grad_norm
         if not self._told:

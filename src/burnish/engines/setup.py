@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import contextlib
+import inspect
+import logging
 from collections.abc import Iterator
 from typing import Any
 
@@ -10,6 +12,8 @@ import torch
 from torch import nn
 
 from burnish.core.errors import SettingError
+
+logger = logging.getLogger(__name__)
 
 
 def compiled(model: nn.Module, backend: str | None, mode: str | None) -> nn.Module:
@@ -38,8 +42,12 @@ def gradient_checkpointing(model: nn.Module, enabled: bool, options: dict[str, A
     With frozen input embeddings (adapters), their output is made to require a gradient, since the reentrant kind
     would otherwise cut the graph. Both are undone at the end.
 
+    Args:
+        options: for `torch.utils.checkpoint.checkpoint`; or for the model itself, `every_n_layers` (recompute only each
+            n-th layer) and `offload` (keep what is needed for it in the host's memory).
+
     Raises:
-        SettingError: the model cannot do it.
+        SettingError: the model cannot do it, or not in this way.
     """
     if not enabled:
         yield
@@ -51,7 +59,8 @@ def gradient_checkpointing(model: nn.Module, enabled: bool, options: dict[str, A
             "the setting out, or give the model that method."
         )
     was_enabled = _recomputes(model)
-    enable({"use_reentrant": False, **(options or {})})
+    of_checkpoint = {"use_reentrant": False, **(options or {})}
+    enable(of_checkpoint, **_taken_out(of_checkpoint, enable, model))
     with _inputs_requiring_gradients(model):
         try:
             yield
@@ -63,6 +72,24 @@ def gradient_checkpointing(model: nn.Module, enabled: bool, options: dict[str, A
             forget = getattr(model, "disable_input_require_grads", None)
             if forget is not None:
                 forget()
+
+
+def _taken_out(options: dict[str, Any], enable: Any, model: nn.Module) -> dict[str, Any]:
+    """Takes what is for the model out of the options. Raises `SettingError` for what it does not know or cannot be."""
+    found = {option: options.pop(option) for option in ("every_n_layers", "offload") if option in options}
+    known = inspect.signature(enable).parameters
+    takes_any = any(p.kind is p.VAR_KEYWORD for p in known.values())
+    for option in found:
+        if option not in known and not takes_any:
+            kind = type(model).__name__
+            raise SettingError(f"gradient_checkpointing_kwargs: {kind} does not know {option!r}. Leave it out.")
+    every = found.get("every_n_layers", 1)
+    if not isinstance(every, int) or every < 1:
+        raise SettingError(f"gradient_checkpointing_kwargs: 'every_n_layers' = {every!r}; it must be 1 or more.")
+    if found.get("offload") and all(weight.device.type == "cpu" for weight in model.parameters()):
+        logger.warning("gradient_checkpointing_kwargs: 'offload' has no effect on the CPU, whose memory is the host's.")
+        del found["offload"]
+    return found
 
 
 def _method(model: nn.Module, name: str) -> Any:

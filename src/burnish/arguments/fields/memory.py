@@ -18,7 +18,9 @@ class MemoryFields:
     activation_checkpointing_kwargs: dict[str, Any] | str | None = field(
         default=None,
         metadata=about(
-            "Arguments of the model's checkpointing, as a dict or JSON, such as '{\"use_reentrant\": false}'."
+            "Arguments of the model's checkpointing, as a dict or JSON: 'every_n_layers' to recompute only each n-th "
+            "layer, 'offload' to keep what that needs in the host's memory, and those of torch's checkpoint, such as "
+            "'{\"use_reentrant\": false}'."
         ),
     )
     gradient_checkpointing: bool | None = field(
