@@ -1,16 +1,14 @@
-"""What every workload shares: its flags, a clock of the process, a plain loop to compare with, and the report."""
+"""What every workload shares: its flags, its clock and its memory, and the report that it leaves."""
 
 from __future__ import annotations
 
 import argparse
-import importlib
+import gc
 import json
 import os
 import resource
 import sys
-import tempfile
 import time
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -24,21 +22,28 @@ import torch
 
 torch.set_num_threads(1)
 
-LIBRARIES = ("burnish", "transformers", "bare")
+LIBRARIES = ("burnish", "transformers", "trl", "lightning", "bare")
+STATUS = Path("/proc/self/status")
 
 
-def parse(description: str, steps: int) -> argparse.Namespace:
+def parse(description: str, steps: int, logging_steps: int = 50) -> argparse.Namespace:
+    """The flags of a workload; `dropout` is what the model should have."""
     parser = argparse.ArgumentParser(description=description)
-    parser.add_argument("--library", choices=LIBRARIES, default="burnish", help="whose Trainer; bare: a plain loop")
-    parser.add_argument("--steps", type=int, default=steps, help="optimizer steps")
-    parser.add_argument("--dropout", type=float, default=0.1, help="0 makes the losses of all libraries comparable")
-    parser.add_argument("--logging_steps", type=int, default=50)
+    parser.add_argument("--library", choices=LIBRARIES, default="burnish", help="whose trainer; bare: a plain loop")
+    parser.add_argument("--steps", type=int, default=steps, help="optimizer steps, or batches to evaluate")
+    parser.add_argument(
+        "--check", action="store_true", help="nothing random, every loss: comparable with another library"
+    )
+    parser.add_argument("--logging_steps", type=int, default=logging_steps)
     parser.add_argument("--out", type=Path, default=None, help="file for the report, as JSON")
-    return parser.parse_args()
+    options = parser.parse_args()
+    options.dropout = 0.0 if options.check else 0.1
+    options.logging_steps = 1 if options.check else options.logging_steps
+    return options
 
 
 class Clock:
-    """CPU seconds of this process, all threads, at the end of each step."""
+    """CPU seconds of this process, all threads, at the start and at the end of each step."""
 
     def __init__(self) -> None:
         self.ticks: list[float] = []
@@ -46,96 +51,73 @@ class Clock:
     def tick(self) -> None:
         self.ticks.append(time.process_time())
 
+    @property
+    def num_steps(self) -> int:
+        """The steps that count: all but the first, in which caches are filled, where there is another."""
+        return max(1, len(self.ticks) - 2)
+
+    def seconds(self) -> float:
+        return self.ticks[-1] - self.ticks[-1 - self.num_steps]
+
     def seconds_per_step(self) -> float:
-        """Mean over all steps but the first, in which caches are filled."""
-        return (self.ticks[-1] - self.ticks[0]) / max(1, len(self.ticks) - 1)
+        return self.seconds() / self.num_steps
 
 
-def train_with(options: argparse.Namespace, model: Any, rows: Any, batch: int, collator: Any = None) -> None:
-    """Trains with the library asked for, and writes the report. Rows are taken in their order."""
-    clock = Clock()
-    if options.library == "bare":
-        train = bare_loop(options, model, rows, batch, collator, clock)
-    else:
-        train = trainer(options, model, rows, batch, collator, clock)
-    cpu, wall = time.process_time(), time.perf_counter()
-    losses = train()
-    report = {
-        "library": options.library,
-        "steps": options.steps,
-        "cpu_seconds": time.process_time() - cpu,
-        "wall_seconds": time.perf_counter() - wall,
-        "cpu_seconds_per_step": clock.seconds_per_step(),
-        "peak_mib": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024,
-        "losses": losses,
-    }
-    text = json.dumps(report)
+class Meter:
+    """What the work inside a `with` costs this process: CPU and wall seconds, peak memory."""
+
+    def __enter__(self) -> Meter:
+        gc.collect()
+        forget_peak()
+        self.resident_mib = resident_mib()
+        self.wall, self.cpu = time.perf_counter(), time.process_time()
+        return self
+
+    def __exit__(self, *failure: object) -> None:
+        self.cpu = time.process_time() - self.cpu
+        self.wall = time.perf_counter() - self.wall
+        self.peak_mib = peak_mib()
+
+    @property
+    def above_mib(self) -> float:
+        """Peak memory above what was there before."""
+        return self.peak_mib - self.resident_mib
+
+    def figures(self) -> dict[str, float]:
+        return {
+            "cpu_seconds": self.cpu,
+            "wall_seconds": self.wall,
+            "peak_mib": self.peak_mib,
+            "above_mib": self.above_mib,
+        }
+
+
+def forget_peak() -> None:
+    """Lets the peak begin anew, where the system can (Linux); loading a model may have needed more than training."""
+    try:
+        Path("/proc/self/clear_refs").write_text("5")
+    except OSError:
+        print("The peak of memory includes what came before: /proc/self/clear_refs cannot be written.", file=sys.stderr)
+
+
+def peak_mib() -> float:
+    return _status_mib("VmHWM")
+
+
+def resident_mib() -> float:
+    return _status_mib("VmRSS")
+
+
+def _status_mib(name: str) -> float:
+    if not STATUS.exists():
+        return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+    line = next(line for line in STATUS.read_text().splitlines() if line.startswith(name))
+    return int(line.split()[1]) / 1024
+
+
+def report(options: argparse.Namespace, losses: list[float], **figures: Any) -> None:
+    """Writes what was measured to the file asked for, and shows it."""
+    text = json.dumps({"library": options.library, "steps": options.steps, **figures, "losses": losses})
     if options.out:
         options.out.write_text(text)
     print(text, file=sys.stderr)
-
-
-def trainer(
-    options: argparse.Namespace, model: Any, rows: Any, batch: int, collator: Any, clock: Clock
-) -> Callable[[], list[float]]:
-    """Everything up to `train()`, by the library's own names."""
-    library = importlib.import_module(options.library)
-
-    class Ticks(library.TrainerCallback):  # type: ignore[misc, name-defined]
-        def on_step_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
-            clock.tick()
-
-    args = library.TrainingArguments(
-        output_dir=tempfile.mkdtemp(prefix="bench-"),
-        max_steps=options.steps,
-        per_device_train_batch_size=batch,
-        train_sampling_strategy="sequential",
-        logging_steps=options.logging_steps,
-        save_strategy="no",
-        report_to="none",
-        disable_tqdm=True,
-        use_cpu=True,
-    )
-    run = library.Trainer(model=model, args=args, train_dataset=rows, data_collator=collator, callbacks=[Ticks()])
-
-    def train() -> list[float]:
-        run.train()
-        return [float(entry["loss"]) for entry in run.state.log_history if "loss" in entry]
-
-    return train
-
-
-def bare_loop(
-    options: argparse.Namespace, model: Any, rows: Any, batch: int, collator: Any, clock: Clock
-) -> Callable[[], list[float]]:
-    """The same training written by hand: AdamW, linear schedule, clipping, a loss printed now and then."""
-    from transformers import default_data_collator, get_linear_schedule_with_warmup
-
-    loader = torch.utils.data.DataLoader(rows, batch_size=batch, collate_fn=collator or default_data_collator)
-
-    def train() -> list[float]:
-        optimizer = torch.optim.AdamW(model.parameters(), lr=5e-5, weight_decay=0.0, fused=True)
-        schedule = get_linear_schedule_with_warmup(optimizer, 0, options.steps)
-        losses: list[float] = []
-        since, step = torch.zeros(()), 0
-        model.train()
-        while step < options.steps:
-            for inputs in loader:
-                loss = model(**inputs).loss
-                loss.backward()
-                torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
-                optimizer.step()
-                schedule.step()
-                optimizer.zero_grad()
-                since += loss.detach()
-                step += 1
-                clock.tick()
-                if step % options.logging_steps == 0:
-                    losses.append(since.item() / options.logging_steps)
-                    since.zero_()
-                    print({"loss": losses[-1], "step": step})
-                if step == options.steps:
-                    break
-        return losses
-
-    return train

@@ -4,23 +4,16 @@ python benchmarks/overhead.py --library bare --steps 300
 """
 
 import measure
+import reviews
 import torch
+import training
 import transformers
 
 LENGTH = 32
 
 options = measure.parse(__doc__, steps=300)
-config = transformers.BertConfig(
-    vocab_size=1000,
-    hidden_size=64,
-    num_hidden_layers=2,
-    num_attention_heads=2,
-    intermediate_size=256,
-    hidden_dropout_prob=options.dropout,
-    attention_probs_dropout_prob=options.dropout,
-)
 torch.manual_seed(0)
-model = transformers.BertForSequenceClassification(config)
+model = transformers.BertForSequenceClassification(reviews.tiny_config(options.dropout, vocab_size=1000))
 tokens = torch.randint(5, 1000, (options.steps * 8, LENGTH)).tolist()
 rows = [{"input_ids": row, "attention_mask": [1] * LENGTH, "labels": number % 2} for number, row in enumerate(tokens)]
-measure.train_with(options, model, rows, batch=8)
+training.train_with(options, model, rows, batch=8)

@@ -29,25 +29,46 @@ def tokenizer() -> Any:
     return AutoTokenizer.from_pretrained(model_folder())
 
 
-def model(dropout: float) -> Any:
-    """A classifier with a head of fixed random weights."""
+def model(dropout: float, head: str = "SequenceClassification", **changes: Any) -> Any:
+    """MiniLM with a head of fixed random weights."""
     import torch
-    from transformers import AutoModelForSequenceClassification
+    import transformers
 
     torch.manual_seed(0)
-    return AutoModelForSequenceClassification.from_pretrained(
-        model_folder(), num_labels=2, hidden_dropout_prob=dropout, attention_probs_dropout_prob=dropout
+    return getattr(transformers, f"AutoModelFor{head}").from_pretrained(
+        model_folder(), hidden_dropout_prob=dropout, attention_probs_dropout_prob=dropout, **changes
     )
 
 
-def dataset(**tokenized: Any) -> Any:
-    """The reviews, shuffled once, tokenised with the given options."""
+def tiny_config(dropout: float, **changes: Any) -> Any:
+    """BERT of 2 layers and width 64: a model that costs next to nothing."""
+    import transformers
+
+    shape = {"hidden_size": 64, "num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 256}
+    dropouts = {"hidden_dropout_prob": dropout, "attention_probs_dropout_prob": dropout}
+    return transformers.BertConfig(**{**shape, **dropouts, **changes})
+
+
+def read() -> list[dict[str, str]]:
+    """The sentences, review after review: `text`, and `label` as a word."""
+    with REVIEWS.open(encoding="utf-8", newline="") as lines:
+        return list(csv.DictReader(lines))
+
+
+def sentences() -> list[str]:
+    return [row["text"] for row in read()]
+
+
+def dataset(num_rows: int | None = None, **tokenized: Any) -> Any:
+    """The sentences, shuffled once, tokenised with the given options; over again where more are asked for."""
     import datasets
 
-    with REVIEWS.open(encoding="utf-8", newline="") as lines:
-        rows = list(csv.DictReader(lines))
+    rows = read()
     texts = datasets.Dataset.from_dict(
         {"text": [row["text"] for row in rows], "label": [LABELS.index(row["label"]) for row in rows]}
     )
+    texts = texts.shuffle(seed=0)
+    if num_rows is not None:
+        texts = texts.select([number % len(texts) for number in range(num_rows)])
     encode = tokenizer()
-    return texts.shuffle(seed=0).map(lambda batch: encode(batch["text"], **tokenized), batched=True)
+    return texts.map(lambda batch: encode(batch["text"], **tokenized), batched=True)

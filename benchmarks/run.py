@@ -2,11 +2,11 @@
 
     make bench                                          everything
     python benchmarks/run.py --workload walkthrough     one workload
-    python benchmarks/run.py --pairs 1 --steps 2        only to see that it starts; not kept as a result
+    python benchmarks/run.py --quick                    only to see that all of it starts
 
 First each library trains a few steps without dropout: their losses must agree, or the comparison is worth nothing and
 the exit code is 1. Then the timed rounds, with dropout as usual. Measured is training only: CPU time of the process, in
-one thread; wall time; peak memory of the process. Results go to benchmarks/results/ as JSON.
+one thread; wall time; peak memory of the process. The table and, as JSON, all runs go to benchmarks/results/.
 """
 
 from __future__ import annotations
@@ -14,35 +14,25 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import platform
 import statistics
 import subprocess
 import sys
 import tempfile
-from dataclasses import dataclass
-from datetime import datetime, timezone
-from importlib import metadata
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
+
+from surroundings import surroundings
+from targets import Medians, Verdict
+from workloads import HOW_TO_INSTALL, WORKLOADS, Workload, missing
 
 HERE = Path(__file__).resolve().parent
 TOLERANCE = 1e-3
 """Between losses of two libraries at one step, without dropout."""
-
-
-@dataclass(frozen=True)
-class Workload:
-    libraries: tuple[str, ...]
-    """In the order of a round; the others are compared with the first."""
-    steps: int
-    check_steps: int
-
-
-WORKLOADS = {
-    "walkthrough": Workload(("transformers", "burnish"), steps=8, check_steps=2),
-    "dynamic": Workload(("transformers", "burnish"), steps=30, check_steps=4),
-    "overhead": Workload(("bare", "burnish", "transformers"), steps=300, check_steps=20),
-}
+QUICK_STEPS = 2
+Runs = list[dict[str, Any]]
 
 
 def run_once(workload: str, library: str, steps: int, *flags: str) -> dict[str, Any]:
@@ -58,84 +48,83 @@ def run_once(workload: str, library: str, steps: int, *flags: str) -> dict[str, 
         return report
 
 
-def largest_disagreement(name: str, workload: Workload, steps: int) -> float:
-    """The largest difference of the losses of a step between the first library and the others, without dropout."""
-    flags = ("--dropout", "0", "--logging_steps", "1")
-    losses = [run_once(name, library, steps, *flags)["losses"] for library in workload.libraries]
-    if any(len(one) != steps for one in losses):
+def check_runs(name: str, workload: Workload, steps: int) -> Runs:
+    """Runs without dropout, several at once: nothing is timed."""
+    with ThreadPoolExecutor(min(len(workload.libraries), os.cpu_count() or 1)) as pool:
+        return list(pool.map(lambda library: run_once(name, library, steps, "--check"), workload.libraries))
+
+
+def largest_disagreement(name: str, runs: Runs) -> float:
+    """The largest difference of the losses of a step between the first run and the others."""
+    losses = [run["losses"] for run in runs]
+    if not losses[0] or any(len(one) != len(losses[0]) for one in losses):
         sys.exit(f"{name}: not every step was logged: {losses}")
-    return max(abs(a - b) for other in losses[1:] for a, b in zip(losses[0], other, strict=True))
+    return max((abs(a - b) for other in losses[1:] for a, b in zip(losses[0], other, strict=True)), default=0.0)
 
 
-def median_of(runs: list[dict[str, Any]], library: str, measure: str) -> float:
-    return statistics.median(run[measure] for run in runs if run["library"] == library)
+def medians_of(workload: Workload, runs: Runs) -> Medians:
+    return {library: _medians([run for run in runs if run["library"] == library]) for library in workload.libraries}
 
 
-def table(workload: Workload, runs: list[dict[str, Any]]) -> str:
+def _medians(runs: Runs) -> dict[str, float]:
+    numbers = [name for name, value in runs[0].items() if isinstance(value, (int, float))]
+    return {name: statistics.median(run[name] for run in runs) for name in numbers}
+
+
+def table(workload: Workload, medians: Medians) -> str:
     """Medians by library; the last columns compare CPU time per step, and its inverse, with the first library."""
-    header = f"{'library':<14}{'CPU s':>9}{'CPU ms/step':>13}{'wall s':>9}{'peak MiB':>10}{'CPU/step':>10}{'speed':>8}"
-    lines = [header]
-    base = median_of(runs, workload.libraries[0], "cpu_seconds_per_step")
-    for library in workload.libraries:
-        cpu, wall, peak, per_step = (
-            median_of(runs, library, measure)
-            for measure in ("cpu_seconds", "wall_seconds", "peak_mib", "cpu_seconds_per_step")
-        )
-        figures = f"{cpu:>9.2f}{1000 * per_step:>13.2f}{wall:>9.2f}{peak:>10.0f}"
-        lines.append(f"{library:<14}{figures}{per_step / base:>9.3f}x{base / per_step:>7.2f}x")
+    columns = (("CPU s", 9), ("CPU ms/step", 13), ("wall s", 9), ("peak MiB", 10), ("added", 8), ("CPU/step", 10))
+    lines = [f"{'library':<14}" + "".join(f"{name:>{width}}" for name, width in columns) + f"{'speed':>8}"]
+    base = medians[workload.libraries[0]]["cpu_seconds_per_step"]
+    for library, found in medians.items():
+        per_step = found["cpu_seconds_per_step"]
+        times = f"{found['cpu_seconds']:>9.2f}{1000 * per_step:>13.2f}{found['wall_seconds']:>9.2f}"
+        memory = f"{found['peak_mib']:>10.0f}{found.get('above_mib', float('nan')):>8.0f}"
+        lines.append(f"{library:<14}{times}{memory}{per_step / base:>9.3f}x{base / per_step:>7.2f}x")
+    shares = [(library, found) for library, found in medians.items() if "gemm_share" in found]
+    lines += [
+        f"{library}: useful work at {found['useful_gflops']:.1f} of {found['gemm_gflops']:.1f} GFLOP/s of the machine"
+        for library, found in shares
+    ]
     return "\n".join(lines)
 
 
-def surroundings() -> dict[str, Any]:
-    """Versions, processor and command: what a figure means nothing without."""
-    packages = ("burnish", "torch", "transformers", "accelerate", "datasets", "numpy")
-    return {
-        "date": datetime.now(timezone.utc).isoformat(timespec="seconds"),
-        "command": " ".join(["python", "benchmarks/run.py", *sys.argv[1:]]),
-        "cpu": processor(),
-        "cores": os.cpu_count(),
-        "commit": commit(),
-        "python": platform.python_version(),
-        "versions": {name: version(name) for name in packages},
-    }
-
-
-def version(package: str) -> str:
-    try:
-        return metadata.version(package)
-    except metadata.PackageNotFoundError:
-        return "not installed"
-
-
-def commit() -> str:
-    done = subprocess.run(["git", "describe", "--always", "--dirty"], cwd=HERE, capture_output=True, text=True)
-    return done.stdout.strip() or "unknown"
-
-
-def processor() -> str:
-    info = Path("/proc/cpuinfo")
-    lines = info.read_text().splitlines() if info.exists() else []
-    return next((line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")), platform.machine())
-
-
-def compare(name: str, pairs: int, steps: int | None) -> bool:
+def compare(name: str, pairs: int, steps: int | None, folder: Path) -> bool:
     """Runs one workload and writes its results. Returns whether the losses agree."""
     workload = WORKLOADS[name]
-    check_steps = min(workload.check_steps, steps or workload.check_steps)
-    difference = largest_disagreement(name, workload, check_steps)
-    agree = difference <= TOLERANCE
-    print(f"\n{name}: losses of {check_steps} steps without dropout differ by at most {difference:.1e}", flush=True)
-    runs = []
-    for _ in range(pairs):
+    lines = [f"\n{name}"]
+    if absent := missing(workload):
+        lines.append(f"not installed: {', '.join(absent)} ({HOW_TO_INSTALL})")
+        if set(absent) & {*workload.needs, "burnish"}:
+            print("\n".join([*lines, "left out"]), flush=True)
+            return True
+        workload = replace(workload, libraries=tuple(each for each in workload.libraries if each not in absent))
+    checks = []
+    if workload.check_steps:
+        checks = check_runs(name, workload, min(workload.check_steps, steps or workload.check_steps))
+    runs: Runs = []
+    for _ in range(min(pairs, workload.most_pairs)):
         runs += [run_once(name, library, steps or workload.steps) for library in workload.libraries]
-    print(table(workload, runs), flush=True)
-    if steps is not None:
-        return agree
-    results = HERE / "results"
-    results.mkdir(exist_ok=True)
-    content = {**surroundings(), "workload": name, "largest_loss_difference": difference, "runs": runs}
-    (results / f"{name}.json").write_text(json.dumps(content, indent=2) + "\n")
-    return agree
+    difference = largest_disagreement(name, checks or runs[: len(workload.libraries)])
+    medians = medians_of(workload, runs)
+    verdicts = [target.verdict(medians) for target in workload.targets]
+    kind = "without dropout " if checks else ""
+    lines.append(f"losses {kind}differ by at most {difference:.1e}{'' if difference <= TOLERANCE else ': TOO MUCH'}")
+    lines += [table(workload, medians), *(verdict.text for verdict in verdicts)]
+    print("\n".join(lines), flush=True)
+    write(folder, name, lines, difference, runs, verdicts)
+    return difference <= TOLERANCE
+
+
+def write(
+    folder: Path, name: str, lines: Sequence[str], difference: float, runs: Runs, verdicts: Sequence[Verdict]
+) -> None:
+    """The table as text, and all there is as JSON."""
+    folder.mkdir(parents=True, exist_ok=True)
+    found = {"workload": name, "largest_loss_difference": difference, "runs": runs}
+    content = {**surroundings(), **found, "targets": [asdict(verdict) for verdict in verdicts]}
+    (folder / f"{name}.json").write_text(json.dumps(content, indent=2) + "\n")
+    (folder / f"{name}.txt").write_text("\n".join(lines).lstrip() + "\n")
 
 
 def main() -> int:
@@ -143,11 +132,19 @@ def main() -> int:
     parser.add_argument("--workload", choices=WORKLOADS, action="append", help="may be given more than once")
     parser.add_argument("--pairs", type=int, default=3, help="rounds; the table shows medians")
     parser.add_argument("--steps", type=int, default=None, help="optimizer steps, instead of the workload's own")
+    parser.add_argument(
+        "--quick", action="store_true", help=f"one round of {QUICK_STEPS} steps: the figures mean nothing"
+    )
     options = parser.parse_args()
-    agree = [compare(name, options.pairs, options.steps) for name in options.workload or WORKLOADS]
-    if not all(agree):
-        print(f"\nThe losses of two libraries differ by more than {TOLERANCE}: these figures do not count.")
-    return 0 if all(agree) else 1
+    folder = HERE / "results"
+    if options.quick:
+        options.pairs, options.steps, folder = 1, options.steps or QUICK_STEPS, folder / "quick"
+    names = options.workload or list(WORKLOADS)
+    agree = {name: compare(name, options.pairs, options.steps, folder) for name in names}
+    apart = [name for name, agrees in agree.items() if not agrees]
+    if apart:
+        print(f"\nLosses differ by more than {TOLERANCE}: the figures of {', '.join(apart)} do not count.")
+    return 1 if apart else 0
 
 
 if __name__ == "__main__":

@@ -1,13 +1,12 @@
 """The known walkthrough: MiniLM on reviews, every row padded to 512, batches of 16.
 
-python benchmarks/walkthrough.py --library transformers --steps 8
+python benchmarks/walkthrough.py --library transformers --steps 3
 """
 
 import measure
 import reviews
+import training
 
-options = measure.parse(__doc__, steps=8)
+options = measure.parse(__doc__, steps=3)
 rows = reviews.dataset(padding="max_length", truncation=True, max_length=512)
-if options.library == "bare":
-    rows = rows.rename_column("label", "labels").remove_columns("text").with_format("torch")
-measure.train_with(options, reviews.model(options.dropout), rows, batch=16)
+training.train_with(options, reviews.model(options.dropout, num_labels=2), rows, batch=16)
