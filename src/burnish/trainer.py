@@ -215,9 +215,10 @@ class Trainer:
                 self.evaluate(ignore_keys=ignore_keys_for_eval)
             loop.run()
             self._load_best(args)
-            metrics = begun.metrics(self.state, loop.seconds)
+            metrics = begun.metrics(self.state)
             self.log(metrics)
             self.callback_handler.fire("on_train_end")
+        metrics |= begun.efficiency(self.state, loop.seconds)
         return TrainOutput(self.state.global_step, self.state.train_loss, metrics)
 
     @contextlib.contextmanager

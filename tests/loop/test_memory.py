@@ -184,7 +184,7 @@ def evaluated(most: int, may_cut: bool = True) -> tuple[float | None, list[int],
             return mean_square(model, inputs), model(inputs["x"]), inputs["y"]
 
     class Labels:
-        def add(self, values: Any) -> None:
+        def add(self, values: Any, rows: Any = None) -> None:
             labels.extend(values.tolist())
 
         def result(self) -> Any: ...

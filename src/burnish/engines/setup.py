@@ -76,7 +76,9 @@ def gradient_checkpointing(model: nn.Module, enabled: bool, options: dict[str, A
 
 def _taken_out(options: dict[str, Any], enable: Any, model: nn.Module) -> dict[str, Any]:
     """Takes what is for the model out of the options. Raises `SettingError` for what it does not know or cannot be."""
-    found = {option: options.pop(option) for option in ("every_n_layers", "offload") if option in options}
+    found: dict[str, Any] = {
+        option: options.pop(option) for option in ("every_n_layers", "offload") if option in options
+    }
     known = inspect.signature(enable).parameters
     takes_any = any(p.kind is p.VAR_KEYWORD for p in known.values())
     for option in found:

@@ -30,10 +30,11 @@ class JsonLinesCallback(Paced):
     as null and named in "nonfinite" (`values.record`). The file tells one story: a run that is resumed from step N
     drops the lines of later steps, and a fresh run moves the file of an earlier one aside as `log.1.jsonl`.
 
-    A log of training with a loss also holds how fast it went since the last one, without the time of evaluations and
-    saving: "examples_per_second", "tokens_per_second" (real ones), "padding_avoided" (share of the positions of plain
-    padded batches), "mfu" (share of the device's peak, where that is known), and "peak_memory_gib". They are here and
-    not in `state.log_history`, which is the same for every run of the same settings.
+    A log of training with a loss also holds how fast it went since the last one, and the summary since the begin,
+    without the time of evaluations and saving: "examples_per_second", "tokens_per_second" (real ones), "padding_avoided"
+    (share of the positions of plain padded batches), "mfu" (share of the device's peak, where that is known), and
+    "peak_memory_gib". They are here and not in `state.log_history`, which is the same for every run of the same
+    settings.
 
     A file that cannot be written is reported once and does not stop the run.
     """
@@ -65,7 +66,9 @@ class JsonLinesCallback(Paced):
         self._announced.logged(state.global_step, logs)
         split = split_of(logs)
         kind = {None: "log", "train": "summary"}.get(split, "evaluation")
-        rates = self.rates_since_last(state) if "loss" in logs else None
+        rates = (
+            self.rates_since_last(state) if "loss" in logs else self.rates_of_run(state) if split == "train" else None
+        )
         self._append(args, state, kind, {**logs, **_speed(rates, self._peak)})
 
     def on_evaluate(self, args: Any, state: TrainerState, control: Any, **kwargs: Any) -> None:

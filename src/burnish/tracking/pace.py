@@ -151,3 +151,7 @@ class Paced(TrainerCallback):
         now = self.pace.mark(state)
         rates, self._last = rates_between(self._last, now), now
         return rates
+
+    def rates_of_run(self, state: TrainerState) -> Rates | None:
+        """The rates since the run began, or went on; None outside of one."""
+        return None if self.pace is None else rates_between(self.pace.begin, self.pace.mark(state))

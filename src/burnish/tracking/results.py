@@ -101,20 +101,23 @@ class Begun(NamedTuple):
     def at(cls, state: TrainerState) -> Begun:
         return cls(time.time(), state.global_step, state.num_examples_seen, state.num_input_tokens_seen)
 
-    def metrics(self, state: TrainerState, training_seconds: float) -> dict[str, float]:
-        """The metrics of the call. Samples and steps are over the whole time, as transformers counts them; tokens are
-        real ones, over the `training_seconds` that were spent on neither evaluation nor saving. The share of padding
-        avoided is that of the whole run."""
-        found = speed_metrics(
-            "train", self.time, state.num_examples_seen - self.examples, state.global_step - self.steps
-        )
+    def metrics(self, state: TrainerState) -> dict[str, float]:
+        """What transformers logs of the call when it ends, over the whole time."""
+        examples, steps = state.num_examples_seen - self.examples, state.global_step - self.steps
+        speed = speed_metrics("train", self.time, examples, steps)
+        return {**speed, "total_flos": state.total_flos, "train_loss": state.train_loss}
+
+    def efficiency(self, state: TrainerState, training_seconds: float) -> dict[str, float]:
+        """Real tokens a second, over the `training_seconds` that were spent on neither evaluation nor saving, and the
+        share of padding that was avoided in the whole run."""
+        found = {}
         tokens = state.num_input_tokens_seen - self.tokens
         if tokens > 0 and training_seconds > 0:
             found["train_tokens_per_second"] = round(tokens / training_seconds, 3)
         avoided = share_avoided(state.num_positions, state.num_positions_plain)
         if avoided is not None:
             found["train_padding_avoided"] = round(avoided, 4)
-        return {**found, "total_flos": state.total_flos, "train_loss": state.train_loss}
+        return found
 
 
 def _together(before: dict[str, Any], now: dict[str, Any]) -> dict[str, Any]:
