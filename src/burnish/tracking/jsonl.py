@@ -31,10 +31,10 @@ class JsonLinesCallback(Paced):
     drops the lines of later steps, and a fresh run moves the file of an earlier one aside as `log.1.jsonl`.
 
     A log of training with a loss also holds how fast it went since the last one, and the summary since the begin,
-    without the time of evaluations and saving: "examples_per_second", "tokens_per_second" (real ones), "padding_avoided"
-    (share of the positions of plain padded batches), "mfu" (share of the device's peak, where that is known), and
-    "peak_memory_gib". They are here and not in `state.log_history`, which is the same for every run of the same
-    settings.
+    without the time of evaluations and saving: "examples_per_second", "tokens_per_second" (real ones),
+    "padding_avoided" (share of the positions of plain padded batches), "mfu" (share of the device's peak, where that is
+    known), and "peak_memory_gib". They are here and not in `state.log_history`, which is the same for every
+    run of the same settings.
 
     A file that cannot be written is reported once and does not stop the run.
     """
