@@ -153,6 +153,9 @@ class Notes:
         self.done.append(("save", self.state.global_step))
         self.saved.append(TrainerState(**vars(self.state)))
 
+    def look_at_saves(self, wait: bool = False) -> None:
+        pass
+
     def learning_rate(self) -> float:
         return self.rate
 

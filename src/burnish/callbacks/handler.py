@@ -75,9 +75,13 @@ class CallbackHandler:
         if listeners:
             self._call(listeners, event, {**self._parts(), **details})
 
+    def listeners(self, event: str) -> list[Any]:
+        """The callbacks that do something at `event`."""
+        return [callback for callback in self.callbacks if _listens(callback, event)]
+
     def listens(self, event: str) -> bool:
         """Whether any callback does something at `event`."""
-        return any(_listens(callback, event) for callback in self.callbacks)
+        return bool(self.listeners(event))
 
     def _parts(self) -> dict[str, Any]:
         return {

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import copy
 import logging
 from collections.abc import Iterator
 from pathlib import Path
@@ -31,6 +32,20 @@ def save(model: Any, folder: Path, state: Tensors) -> None:
     """``model.save_pretrained(folder)`` with the given tensors, without a progress bar and without side effects."""
     with no_progress_bar(), _configs_as_they_were(model), _saveable_generation_config(model, folder):
         model.save_pretrained(folder, state_dict=state)
+
+
+def saves_as_usual(model: nn.Module) -> bool:
+    """Whether it is transformers' own code that writes it."""
+    return str(type(model).save_pretrained.__module__).startswith("transformers.")  # type: ignore[attr-defined]
+
+
+def beside(model: Any) -> Any:
+    """The same modules with configs of their own: what a save notes in those is not seen by the live model."""
+    twin = copy.copy(model)
+    for name in ("config", "generation_config"):
+        if name in vars(model):
+            setattr(twin, name, copy.deepcopy(getattr(model, name)))
+    return twin
 
 
 def rebuilt(model: Any, folder: Path) -> Tensors | None:

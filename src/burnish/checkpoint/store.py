@@ -27,7 +27,7 @@ class Snapshot:
     """What a checkpoint is made of, at one step.
 
     The parts are read while they are written, so they must not change meanwhile; a part may also be a stand-in whose
-    ``state_dict()`` returns copies.
+    ``state_dict()`` returns copies and whose `class_name` is that of the part (see `copies.held`).
     """
 
     model: nn.Module
@@ -48,6 +48,8 @@ class Snapshot:
     """A user's own way to write the model into a folder. Weights that it does not write are added."""
     weights: dict[str, torch.Tensor] | None = None
     """Copies of the model's ``state_dict()``; the model's own tensors where they are not given."""
+    random_states: dict[str, Any] | None = None
+    """The global generators (see `random_states`); as they are when it is written where they are not given."""
 
 
 def write(output_dir: Path | str, step: int, snapshot: Snapshot) -> Path:
@@ -73,7 +75,7 @@ def write(output_dir: Path | str, step: int, snapshot: Snapshot) -> Path:
                 folder,
                 step=step,
                 run_id=snapshot.run_id,
-                world_size=_world_size(snapshot),
+                world_size=world_size(snapshot),
                 only_model=snapshot.only_model,
             )
             staging.publish(folder, target)
@@ -116,11 +118,11 @@ def _write_parts(folder: Path, snapshot: Snapshot) -> None:
         for name, part in parts:
             if part is not None:
                 files.save_tensors(folder / name, part.state_dict())
-        _write_random_states(folder, _world_size(snapshot))
+        _write_random_states(folder, snapshot)
     ours = {
         "format_version": layout.FORMAT_VERSION,
         "run_id": snapshot.run_id,
-        "optimizer": type(snapshot.optimizer).__name__ if snapshot.optimizer is not None else None,
+        "optimizer": _class_name(snapshot.optimizer),
         "state": snapshot.state.ours(),
         "position": snapshot.position,
     }
@@ -140,7 +142,11 @@ def save_processing_class(processing_class: Any, folder: Path) -> None:
         save(folder)
 
 
-def _write_random_states(folder: Path, world_size: int) -> None:
+def _class_name(part: Any) -> str | None:
+    return None if part is None else getattr(part, "class_name", type(part).__name__)
+
+
+def random_states(world_size: int) -> dict[str, Any]:
     """For a trainer of transformers that goes on from here. burnish itself counts its randomness and reads none."""
     states: dict[str, Any] = {
         "python": random.getstate(),
@@ -149,13 +155,19 @@ def _write_random_states(folder: Path, world_size: int) -> None:
     }
     if torch.cuda.is_initialized():
         states["cuda"] = torch.cuda.get_rng_state_all() if world_size > 1 else torch.cuda.get_rng_state()
+    return states
+
+
+def _write_random_states(folder: Path, snapshot: Snapshot) -> None:
+    processes = world_size(snapshot)
+    states = snapshot.random_states or random_states(processes)
     stem = Path(layout.RNG_STATE).stem
-    names = [layout.RNG_STATE] if world_size == 1 else [f"{stem}_{rank}.pth" for rank in range(world_size)]
+    names = [layout.RNG_STATE] if processes == 1 else [f"{stem}_{rank}.pth" for rank in range(processes)]
     for name in names:
         torch.save(states, folder / name)
 
 
-def _world_size(snapshot: Snapshot) -> int:
+def world_size(snapshot: Snapshot) -> int:
     return int(snapshot.position.get("num_processes", 1))
 
 

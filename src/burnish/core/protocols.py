@@ -114,7 +114,11 @@ class Actions(Protocol):
         ...
 
     def save(self) -> None:
-        """Writes a checkpoint. A failure is told, not raised."""
+        """Begins to write a checkpoint. A failure is told, not raised."""
+        ...
+
+    def look_at_saves(self, wait: bool = False) -> None:
+        """Makes known what has become of a checkpoint that was being written; with `wait`, once that is known."""
         ...
 
     def learning_rate(self) -> float:

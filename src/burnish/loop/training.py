@@ -51,9 +51,14 @@ class TrainingLoop:
             if self.state.unlogged_steps or self.state.global_step > self._last_logged:
                 self._log()
             self.runner.watch.look()
+            self._wait_for_saves()
         except KeyboardInterrupt:
-            if self._between_steps:
+            if self._between_steps and self.stop.requested is None:  # otherwise it is the second one, or all is saved
                 self._save()
+                self._wait_for_saves()
+            raise
+        except BaseException:
+            self._wait_for_saves()
             raise
         finally:
             self.seconds += time.perf_counter()
@@ -97,10 +102,13 @@ class TrainingLoop:
         self._between_steps = True
         self.rhythm.mark_step(self.control, self.state)
         self.events.fire("on_step_end")
-        if self.stop.requested is not None:
-            self.control.should_save = True
+        self.actions.look_at_saves()
+        asked_to_stop = self.stop.requested is not None  # one that comes later waits for the next step, to be saved too
+        self.control.should_save |= asked_to_stop
         self._act()
-        self.stop.raise_for_request()
+        if asked_to_stop:
+            self._wait_for_saves()
+            self.stop.raise_for_request()
 
     def _advance(self, step: Step) -> None:
         state = self.state
@@ -154,6 +162,10 @@ class TrainingLoop:
         self.window.into(self.state)
         with self._not_training():
             self.actions.save()
+
+    def _wait_for_saves(self) -> None:
+        with self._not_training():
+            self.actions.look_at_saves(wait=True)
 
     @contextlib.contextmanager
     def _not_training(self) -> Iterator[None]:

@@ -5,16 +5,12 @@ from __future__ import annotations
 import logging
 import math
 import warnings
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from burnish.checkpoint import layout, retention, store
-from burnish.core.errors import CheckpointError
-from burnish.core.progress import stateful
 from burnish.evaluation.best import is_better, metric_value
 from burnish.optim.schedulers import needs_metric
 
-from .hooks import overridden, takes
+from .saving import Saving
 
 if TYPE_CHECKING:
     from burnish.trainer import Trainer
@@ -35,12 +31,10 @@ class RunActions:
     def __init__(
         self, trainer: Trainer, args: Any, position: dict[str, Any], run_id: str, ignore_keys: list[str] | None
     ) -> None:
-        self.trainer, self.args, self.position, self.run_id = trainer, args, position, run_id
+        self.trainer, self.args = trainer, args
         self.ignore_keys = ignore_keys
-        self.output_dir = Path(args.output_dir)
-        self._last_saved: int | None = None
+        self.saving = Saving(trainer, args, position, run_id, self._keeps_best())
         self._by_metric = trainer.lr_scheduler is not None and needs_metric(trainer.lr_scheduler)
-        self.failed_save: CheckpointError | None = None
 
     def log(self, logs: dict[str, float]) -> None:
         self.trainer.log(logs)
@@ -57,6 +51,7 @@ class RunActions:
             self.trainer.lr_scheduler.step()
 
     def evaluate(self) -> bool:
+        self.saving.look(wait=True)  # which evaluation is the best depends on whether its checkpoint was written
         metrics = self.trainer.evaluate(ignore_keys=self.ignore_keys)
         if self._by_metric:
             self.trainer.lr_scheduler.step(metric_value(metrics, self.args.metric_for_best_model or "loss"))
@@ -82,50 +77,7 @@ class RunActions:
         return True
 
     def save(self) -> None:
-        state = self.trainer.state
-        if self._last_saved == state.global_step and state.best_global_step != state.global_step:
-            return
-        before = state.best_model_checkpoint
-        if state.best_global_step == state.global_step:
-            state.best_model_checkpoint = str(self.output_dir / layout.folder_name(state.global_step))
-        try:
-            store.write(self.output_dir, state.global_step, self._snapshot())
-        except CheckpointError as error:
-            state.best_model_checkpoint = before
-            self.failed_save = error
-            logger.error("checkpoint-%d was not saved: %s Training goes on.", state.global_step, error)
-            return
-        self._last_saved, self.failed_save = state.global_step, None
-        self._retire()
-        self.trainer.callback_handler.fire("on_save")
+        self.saving.save()
 
-    def _snapshot(self) -> store.Snapshot:
-        trainer = self.trainer
-        trainer.state.stateful_callbacks = stateful([*trainer.callback_handler.callbacks, trainer.control])
-        return store.Snapshot(
-            model=trainer.model,
-            processing_class=trainer.processing_class,
-            optimizer=trainer.optimizer,
-            scheduler=trainer.lr_scheduler,
-            scaler=trainer.engine.precision.scaler,
-            state=trainer.state,
-            settings=self.args.to_dict(),
-            position=self.position,
-            run_id=self.run_id,
-            only_model=self.args.save_only_model,
-            write_model=self._write_model if overridden(trainer, "save_model") else None,
-        )
-
-    def _write_model(self, folder: Path) -> None:
-        """By the user's own `save_model`."""
-        save_model = self.trainer.save_model
-        if takes(save_model, "_internal_call"):
-            save_model(str(folder), _internal_call=True)
-        else:
-            save_model(str(folder))
-
-    def _retire(self) -> None:
-        best = self.trainer.state.best_model_checkpoint
-        keep = {Path(best)} if best else set()
-        if self.args.save_total_limit:
-            retention.prune(self.output_dir, self.args.save_total_limit, keep, self.run_id)
+    def look_at_saves(self, wait: bool = False) -> None:
+        self.saving.look(wait)

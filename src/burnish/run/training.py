@@ -12,7 +12,7 @@ import torch
 from torch.optim.lr_scheduler import LambdaLR
 
 from burnish.callbacks.flow import cadences_of
-from burnish.checkpoint import find, restore, run_id, weights
+from burnish.checkpoint import background, find, restore, run_id, weights
 from burnish.core.progress import TrainerControl, TrainerState
 from burnish.core.protocols import StopRequest
 from burnish.core.types import MicroBatch, Step
@@ -71,6 +71,7 @@ def prepare(
         DataError: the data cannot be trained on.
         CheckpointError: the checkpoint is missing, damaged, or of other data.
     """
+    background.wait_for_all()
     checkpoint = find.resolve(args.resume_from_checkpoint if resume is None else resume, args.output_dir)
     source = source_for(trainer, args)
     if str(args.eval_strategy.value) != "no" or args.eval_on_start:

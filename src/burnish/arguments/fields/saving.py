@@ -24,6 +24,13 @@ class SavingFields:
     save_only_model: bool = field(
         default=False, metadata=about("Save no optimizer and no progress: smaller, and cannot be resumed.")
     )
+    save_async: bool = field(
+        default=True,
+        metadata=about(
+            "Write checkpoints behind the training, which waits for a copy in the host's memory only. The copy takes as "
+            "much memory as a checkpoint takes on the disk. --no_save_async: wait until it is written, without a copy."
+        ),
+    )
     save_on_each_node: bool = field(
         default=False, metadata=about("Save on the first process of each machine, not of the first one only.")
     )

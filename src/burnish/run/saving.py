@@ -1,0 +1,184 @@
+"""Checkpoints of a run: written behind the training, made known at the end of a step."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from burnish.checkpoint import copies, layout, retention, store
+from burnish.checkpoint.background import BackgroundWriter
+from burnish.core.errors import CheckpointError
+from burnish.core.progress import stateful
+
+from .hooks import overridden, takes
+
+if TYPE_CHECKING:
+    from burnish.trainer import Trainer
+
+logger = logging.getLogger(__name__)
+
+Best = tuple[float | None, int | None, str | None]
+"""Metric, step and checkpoint of the best evaluation."""
+
+
+@dataclass(frozen=True)
+class Pending:
+    """A checkpoint that is being written."""
+
+    step: int
+    epoch: float
+    best: Best | None
+    """What is the best once it stands, where it is the best."""
+
+
+class Saving:
+    """Writes the checkpoints of one run of a trainer.
+
+    With `save_async` the training waits for a copy in the host's memory only. One checkpoint is written at a time; how
+    it went is said by `look`, in the thread of the training.
+
+    Args:
+        args: the settings as they were when the run began.
+        position: what the place in the data depends on, saved with each checkpoint.
+        run_id: names the run in its checkpoints.
+        keeps_best: whether every new best is saved, so that the best is always one that is on the disk.
+    """
+
+    def __init__(self, trainer: Trainer, args: Any, position: dict[str, Any], run_id: str, keeps_best: bool) -> None:
+        self.trainer, self.args, self.position, self.run_id = trainer, args, position, run_id
+        self.keeps_best = keeps_best
+        self.output_dir = Path(args.output_dir)
+        self.failed: CheckpointError | None = None
+        """Why the latest checkpoint is missing; None where it is there."""
+        self._memory, self._writer = copies.HostMemory(), BackgroundWriter()
+        self._pending: Pending | None = None
+        self._last: int | None = None
+        self._best_on_disk = self._best
+
+    @property
+    def _best(self) -> Best:
+        state = self.trainer.state
+        return state.best_metric, state.best_global_step, state.best_model_checkpoint
+
+    def save(self) -> None:
+        """Begins to write a checkpoint, once the one before is written. A failure is told, not raised."""
+        self.look(wait=True)
+        state = self.trainer.state
+        target = self.output_dir / layout.folder_name(state.global_step)
+        is_best = state.best_global_step == state.global_step
+        if self._last == state.global_step and (not is_best or state.best_model_checkpoint == str(target)):
+            return
+        best = (state.best_metric, state.best_global_step, str(target)) if is_best else None
+        self._last, self._pending = state.global_step, Pending(state.global_step, state.epoch, best)
+        try:
+            with store.told_as(target):
+                snapshot = self._snapshot(best)
+                held = self._held(snapshot)
+            keep = best[2] if best else state.best_model_checkpoint
+            work = partial(self._write, held or snapshot, {Path(keep)} if keep else set())
+            if held is not None:
+                self._writer.start(work)
+            else:
+                work()
+        except CheckpointError as error:
+            self._ended(error)
+            return
+        except BaseException:  # an interrupt: nothing was written
+            self._last = self._pending = None
+            raise
+        self.look(wait=held is None or self._somebody_acts_on_saves())
+
+    def look(self, wait: bool = False) -> None:
+        """Makes known what has become of the checkpoint that was being written, if it has come to its end.
+
+        Args:
+            wait: for the end.
+        """
+        if self._pending is not None and (wait or not self._writer.at_work):
+            self._ended(self._writer.take())
+
+    def _ended(self, error: Exception | None) -> None:
+        pending, self._pending = self._pending, None
+        assert pending is not None
+        state = self.trainer.state
+        if error is not None:
+            self.failed = error if isinstance(error, CheckpointError) else CheckpointError(str(error))
+            self._last = None
+            if pending.best is not None and self.keeps_best:
+                state.best_metric, state.best_global_step, state.best_model_checkpoint = self._best_on_disk
+            logger.error("checkpoint-%d was not saved: %s Training goes on.", pending.step, error)
+            return
+        self.failed = None
+        if pending.best is not None:
+            state.best_model_checkpoint, self._best_on_disk = pending.best[2], pending.best
+        with self._as_saved(pending):
+            self.trainer.callback_handler.fire("on_save")
+
+    @contextlib.contextmanager
+    def _as_saved(self, pending: Pending) -> Iterator[None]:
+        """The step of the checkpoint in the state that callbacks see: they make its folder's name of it."""
+        state = self.trainer.state
+        now = state.global_step, state.epoch
+        state.global_step, state.epoch = pending.step, pending.epoch
+        try:
+            yield
+        finally:
+            state.global_step, state.epoch = now
+
+    def _somebody_acts_on_saves(self) -> bool:
+        """Whether a callback of the user's own hears of saves. It may write the model into the folder, or look at it,
+        so it hears of a save before the next step."""
+        listeners = self.trainer.callback_handler.listeners("on_save")
+        return any(type(one).__module__.partition(".")[0] not in ("burnish", "transformers") for one in listeners)
+
+    def _held(self, snapshot: store.Snapshot) -> store.Snapshot | None:
+        """A copy to write behind the training; None where it is to be written before the training goes on."""
+        if not self.args.save_async or not copies.can_be_held(snapshot):
+            return None
+        try:
+            return copies.held(snapshot, self._memory)
+        except (MemoryError, RuntimeError) as error:
+            self._memory = copies.HostMemory()
+            logger.warning(
+                "checkpoint-%d is written before the training goes on: there is no copy of it (%s).",
+                *(self.trainer.state.global_step, error),
+            )
+            return None
+
+    def _write(self, snapshot: store.Snapshot, keep: set[Path]) -> None:
+        store.write(self.output_dir, snapshot.state.global_step, snapshot)
+        if self.args.save_total_limit:
+            retention.prune(self.output_dir, self.args.save_total_limit, keep, self.run_id)
+
+    def _snapshot(self, best: Best | None) -> store.Snapshot:
+        trainer = self.trainer
+        state = replace(trainer.state, best_model_checkpoint=best[2]) if best else trainer.state
+        trainer.state.stateful_callbacks = state.stateful_callbacks = stateful(
+            [*trainer.callback_handler.callbacks, trainer.control]
+        )
+        return store.Snapshot(
+            model=trainer.model,
+            processing_class=trainer.processing_class,
+            optimizer=trainer.optimizer,
+            scheduler=trainer.lr_scheduler,
+            scaler=trainer.engine.precision.scaler,
+            state=state,
+            settings=self.args.to_dict(),
+            position=self.position,
+            run_id=self.run_id,
+            only_model=self.args.save_only_model,
+            write_model=self._write_model if overridden(trainer, "save_model") else None,
+        )
+
+    def _write_model(self, folder: Path) -> None:
+        """By the user's own `save_model`."""
+        save_model: Callable[..., None] = self.trainer.save_model
+        if takes(save_model, "_internal_call"):
+            save_model(str(folder), _internal_call=True)
+        else:
+            save_model(str(folder))
