@@ -30,6 +30,11 @@ from burnish.core.errors import SettingError
         ({"dataloader_prefetch_factor": 2}, ["dataloader_prefetch_factor=2", "dataloader_num_workers=0"]),
         ({"dataloader_persistent_workers": True}, ["dataloader_persistent_workers=True", "dataloader_num_workers=0"]),
         ({"num_train_epochs": -1}, ["num_train_epochs=-1", "max_steps=-1"]),
+        ({"packing_length": 512}, ["packing_length=512", "packing=False"]),
+        (
+            {"packing": True, "train_sampling_strategy": "group_by_length"},
+            ["packing=True", "train_sampling_strategy='group_by_length'"],
+        ),
     ],
 )
 def test_a_contradiction_is_refused(settings, named):

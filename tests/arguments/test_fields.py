@@ -16,6 +16,8 @@ OURS = {
     "trim_padding": True,
     "padding_free": None,
     "logits_at_targets": True,
+    "packing": False,
+    "packing_length": None,
     "measure_peak": False,
 }
 DIFFERENT = {"logging_steps": None, "logging_first_step": True}

@@ -1,10 +1,14 @@
 """The length that is said before a run is the length that it has."""
 
 import pytest
+import tiny
+import transformers
 
-from burnish import TrainingArguments
-from burnish.cli.plan import Length, batch, length_of
+from burnish import Trainer, TrainingArguments
+from burnish.cli.plan import Length, _training, batch, length_of
 from burnish.core.errors import DataError, SettingError
+from burnish.run.data import source_for
+from burnish.tasks.recipe import TaskRun
 
 
 def arguments(**settings):
@@ -36,3 +40,17 @@ def test_a_run_without_a_step_is_refused():
 def test_the_batch_is_said_with_its_factors():
     assert batch(arguments()) == "8 examples a step"
     assert batch(arguments(gradient_accumulation_steps=4)) == "32 examples a step (8 × 4)"
+
+
+def test_packed_runs_are_as_long_as_their_bins_say(tmp_path):
+    """And the plan says how full these are."""
+    rows = tiny.class_rows(30)
+    run = TaskRun(tiny.bert("SequenceClassification"), None, train_dataset=rows)
+    settings = arguments(packing=True, packing_length=40, num_train_epochs=2, use_cpu=True)
+    said = dict(_training(run, settings))
+    collator = transformers.DataCollatorWithPadding(tiny.tokenizer())
+    source = source_for(Trainer(run.model, settings, collator, rows), settings)
+    assert said["steps"].startswith(f"{2 * source.steps_per_epoch} (2 epochs")
+    assert said["batch"] == "8 bins a step"
+    filled = sum(len(row["input_ids"]) for row in rows) / (40 * len(source.plan.bins))
+    assert said["packing"] == f"30 rows in {len(source.plan.bins)} bins of 40 tokens, {filled:.1%} filled"

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import datasets
 import pytest
 import tiny
 import transformers
@@ -21,6 +22,7 @@ RUNS: dict[str, dict[str, Any]] = {
     "sgd_with_cosine": {"optim": "sgd", "lr_scheduler_type": "cosine", "warmup_steps": 0.4},
     "accumulation": {"gradient_accumulation_steps": 2, "per_device_train_batch_size": 2},
     "group_by_length": {"train_sampling_strategy": "group_by_length"},
+    "packing": {"packing": True, "packing_length": 30, "per_device_train_batch_size": 2},
     "evaluation_between": {"eval_strategy": "steps", "eval_steps": 2},
     "logged_seldom": {"logging_steps": 5, "logging_first_step": False},
     "bf16": {"bf16": True},
@@ -172,6 +174,23 @@ def test_other_data_are_refused(tmp_path: Path) -> None:
     other = run(tmp_path, per_device_train_batch_size=2)
     with pytest.raises(CheckpointError, match=r"batch size.*\| 4 +\| 2"):
         other.train(resume_from_checkpoint=True)
+
+
+@pytest.mark.parametrize("change", ["other rows", "another order", "another tokenizer"])
+def test_other_rows_of_the_same_number_are_refused(change: str, tmp_path: Path) -> None:
+    run(tmp_path, [Stop(3)]).train()
+    rows = tiny.class_rows(18)
+    changed = {
+        "other rows": tiny.class_rows(36)[18:],
+        "another order": rows[::-1],
+        "another tokenizer": [{**row, "input_ids": [token ^ 1 for token in row["input_ids"]]} for row in rows],
+    }[change]
+    other = run(tmp_path)
+    other.train_dataset = changed
+    with pytest.raises(CheckpointError, match=r"content of train_dataset \(fingerprint\) *\| \w{12} *\| \w{12}"):
+        other.train(resume_from_checkpoint=True)
+    other.train_dataset = datasets.Dataset.from_list([{"note": "not for the model", **row} for row in rows])
+    other.train(resume_from_checkpoint=True)
 
 
 def test_resuming_after_epochs(tmp_path: Path) -> None:

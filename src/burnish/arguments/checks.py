@@ -29,6 +29,12 @@ def check(args: EveryField) -> None:
     for name in NEED_WORKERS:
         if getattr(args, name) and args.dataloader_num_workers == 0:
             raise SettingError(f"{_shown(args, name, 'dataloader_num_workers')}: it needs at least one worker.")
+    if args.packing_length is not None and not args.packing:
+        raise SettingError(f"{_shown(args, 'packing_length', 'packing')}: a length of bins needs `packing=True`.")
+    if args.packing and args.train_sampling_strategy == "group_by_length":
+        raise SettingError(
+            f"{_shown(args, 'packing', 'train_sampling_strategy')}: bins have all the same length. Set one of them."
+        )
     if args.max_steps < 1 and args.num_train_epochs < 0:
         raise SettingError(f"{_shown(args, 'num_train_epochs', 'max_steps')}: set one of them above 0.")
     _check_best(args)

@@ -34,6 +34,7 @@ LIMITS = {
     "per_device_eval_batch_size": POSITIVE,
     "gradient_accumulation_steps": POSITIVE,
     "token_budget": POSITIVE,
+    "packing_length": POSITIVE,
     "seed": NOT_NEGATIVE,
     "data_seed": NOT_NEGATIVE,
     "logging_steps": NOT_NEGATIVE,

@@ -5,9 +5,12 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from burnish.core.errors import DataError, SettingError, UserError
+
+if TYPE_CHECKING:
+    from burnish.data.packing import Bins
 
 Pair = tuple[str, str]
 
@@ -29,8 +32,9 @@ def length_of(num_rows: int, arguments: Any) -> Length:
     batch_size, drop_last = arguments.train_batch_size * arguments.world_size, arguments.dataloader_drop_last
     steps = Plan(num_rows, batch_size, arguments.gradient_accumulation_steps, Sequential(num_rows), drop_last)
     if steps.steps_per_epoch == 0:
+        rows = "bins of training rows" if arguments.packing else "training rows"
         raise DataError(
-            f"{num_rows} training rows are fewer than a batch of {batch_size}, and dataloader_drop_last drops what is "
+            f"{num_rows} {rows} are fewer than a batch of {batch_size}, and dataloader_drop_last drops what is "
             "no whole batch. Set a smaller per_device_train_batch_size, or leave dataloader_drop_last out."
         )
     if arguments.max_steps > 0:
@@ -82,20 +86,36 @@ def _chosen(chosen: Mapping[str, Any]) -> str:
 
 
 def _training(run: Any, arguments: Any) -> list[Pair]:
-    length = length_of(len(run.train_dataset), arguments)
+    bins = _bins(run, arguments)
+    length = length_of(len(run.train_dataset if bins is None else bins), arguments)
     epochs = f"{length.num_epochs:.3g} epoch{'s' if length.num_epochs != 1 else ''}"
     return [
         ("steps", f"{length.num_steps:,} ({epochs} of {length.steps_per_epoch:,})"),
         ("batch", batch(arguments)),
+        *([] if bins is None else [("packing", _packing(bins))]),
         ("learning rate", learning_rate(arguments, length.num_steps)),
     ]
 
 
+def _bins(run: Any, arguments: Any) -> Bins | None:
+    from burnish.data.packing import bins_of
+
+    if not arguments.packing:
+        return None
+    reads_labels = bool(getattr(run.model.config, "is_encoder_decoder", False))
+    return bins_of(run.train_dataset, arguments.packing_length, reads_labels, arguments.length_column_name)
+
+
+def _packing(bins: Bins) -> str:
+    return f"{len(bins.lengths):,} rows in {len(bins):,} bins of {bins.size:,} tokens, {bins.filled:.1%} filled"
+
+
 def batch(arguments: Any) -> str:
-    """Examples of a step, and how they come together where that is more than one number."""
+    """Examples or bins of a step, and how they come together where that is more than one number."""
     parts = [arguments.train_batch_size, arguments.gradient_accumulation_steps, arguments.world_size]
     product = " × ".join(str(part) for part in parts if part > 1)
-    return f"{math.prod(parts)} examples a step" + (f" ({product})" if "×" in product else "")
+    each = "bins" if arguments.packing else "examples"
+    return f"{math.prod(parts)} {each} a step" + (f" ({product})" if "×" in product else "")
 
 
 def learning_rate(arguments: Any, num_steps: int) -> str:

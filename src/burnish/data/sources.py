@@ -14,6 +14,7 @@ from burnish.core.types import Step
 
 from .assembly import Assembly, Rows, as_inputs
 from .counting import num_positions, num_rows
+from .packing import PackedPlan
 from .plan import Plan
 from .streaming import StepStream
 
@@ -63,7 +64,7 @@ def _unchanged(item: Any) -> Any:
 class _PlannedSteps(Dataset[Step]):
     """Steps by (pass, step). Reading one depends on nothing that was read before."""
 
-    def __init__(self, dataset: Any, plan: Plan, assembly: Assembly) -> None:
+    def __init__(self, dataset: Any, plan: Plan | PackedPlan, assembly: Assembly) -> None:
         self.dataset, self.plan, self.assembly = dataset, plan, assembly
 
     def __getitem__(self, place: tuple[int, int]) -> Step:
@@ -89,7 +90,7 @@ class _Places:
 class PlannedSource:
     """Steps of a map-style dataset in the order of its plan. Resuming reads nothing of what came before."""
 
-    def __init__(self, dataset: Any, plan: Plan, assembly: Assembly, loading: Loading) -> None:
+    def __init__(self, dataset: Any, plan: Plan | PackedPlan, assembly: Assembly, loading: Loading) -> None:
         self.dataset, self.plan, self.assembly, self.loading = dataset, plan, assembly, loading
         self._places = _Places()
         self._loader = loading.loader(_PlannedSteps(dataset, plan, assembly), sampler=self._places)
@@ -180,11 +181,9 @@ class LoaderSource:
 
 def sample_of(source: PlannedSource, most: int = 64) -> Rows:
     """The first rows of the plan, to try things out on. At most `most`, none where the data are empty."""
-    if source.plan.rows_per_epoch == 0:
-        return []
     numbers: list[int] = []
     for index in range(source.plan.steps_per_epoch):
         numbers += source.plan.rows(0, index)
         if len(numbers) >= most:
             break
-    return source.assembly.read(source.dataset, numbers[:most], epoch=0)
+    return source.assembly.read(source.dataset, numbers[:most], epoch=0) if numbers else []

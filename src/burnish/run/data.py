@@ -13,15 +13,15 @@ from burnish.data.batches import OrderedBatches, StreamBatches, is_stream
 from burnish.data.checks import check_training_data
 from burnish.data.collator_facts import draws_randomness, is_known, makes_labels, pads_rows
 from burnish.data.columns import KeepColumns, select_columns
+from burnish.data.fingerprint import fingerprint
 from burnish.data.kinds import check_is_dataset
-from burnish.data.lengths import real_length
 from burnish.data.microbatches import Budget
-from burnish.data.order import GroupedByLength, Order, Sequential, Shuffled
-from burnish.data.plan import Plan
+from burnish.data.packing import PackedPlan
 from burnish.data.sources import LoaderSource, Loading, PlannedSource, StreamSource
 
 from .hooks import has_own_loss, overridden
 from .loss import counter_for
+from .plan import data_seed, plan_for, refuse_packing, within_bins
 
 if TYPE_CHECKING:
     from burnish.trainer import Trainer
@@ -83,6 +83,7 @@ def source_for(trainer: Trainer, args: Any) -> Source:
     assembly = assembly_for(trainer, args, budget_for(trainer, args))
     accumulation = args.gradient_accumulation_steps
     if overridden(trainer, "get_train_dataloader"):
+        refuse_packing(args, "get_train_dataloader is overridden, and gives batches as they are")
         return LoaderSource(trainer.get_train_dataloader, accumulation, assembly)
     if trainer.train_dataset is None:
         raise SettingError("Trainer: training requires a train_dataset. Pass train_dataset=... to Trainer.")
@@ -92,12 +93,15 @@ def source_for(trainer: Trainer, args: Any) -> Source:
     dataset = pruned(trainer, trainer.train_dataset, args, "train_dataset")
     loading = loading_for(trainer, args)
     if is_stream(dataset):
+        refuse_packing(args, "train_dataset is a stream, of which rows are known as they come")
         return StreamSource(
             dataset, args.train_batch_size, accumulation, assembly, loading, args.dataloader_drop_last,
             stream_steps(dataset, args),
         )  # fmt: skip
-    plan = plan_for(trainer, dataset, args)
-    return PlannedSource(dataset, plan, replace(assembly, examples_draw=reading_draws(dataset)), loading)
+    plan = plan_for(trainer, args)
+    budget = within_bins(assembly.budget, plan, args.train_batch_size)
+    assembly = replace(assembly, budget=budget, examples_draw=reading_draws(dataset))
+    return PlannedSource(dataset, plan, assembly, loading)
 
 
 def check_rows(
@@ -120,41 +124,6 @@ def check_rows(
         label_names=tuple(trainer.label_names),
         rows_are_inputs=is_known(trainer.data_collator),
     )
-
-
-def plan_for(trainer: Trainer, dataset: Any, args: Any) -> Plan:
-    """Which examples form which step."""
-    return Plan(
-        num_rows=len(dataset),
-        batch_size=args.train_batch_size * trainer.engine.num_processes,
-        accumulation=args.gradient_accumulation_steps,
-        order=_order(dataset, args),
-        drop_last=args.dataloader_drop_last,
-    )
-
-
-def _order(dataset: Any, args: Any) -> Order:
-    sampling = str(args.train_sampling_strategy)
-    seed = args.seed if args.data_seed is None else args.data_seed
-    if sampling == "sequential":
-        return Sequential(len(dataset))
-    if sampling == "group_by_length":
-        step_size = args.train_batch_size * args.gradient_accumulation_steps
-        return GroupedByLength(_lengths(dataset, args.length_column_name), step_size, seed)
-    return Shuffled(len(dataset), seed)
-
-
-def _lengths(dataset: Any, column: str) -> list[int]:
-    """The column of lengths where the data have one, else the tokens of each row."""
-    if column in (getattr(dataset, "column_names", None) or ()):
-        return list(dataset[column])
-    lengths = [real_length(dataset[row]) for row in range(len(dataset))]
-    if any(length is None for length in lengths):
-        raise SettingError(
-            "train_sampling_strategy='group_by_length' needs rows with `input_ids`, or a column of lengths named by "
-            f"length_column_name (now {column!r})."
-        )
-    return [length or 0 for length in lengths]
 
 
 def stream_steps(dataset: Any, args: Any) -> int | None:
@@ -198,17 +167,20 @@ def length_of_run(args: Any, source: Source) -> tuple[int, int]:
 
 def position_of(trainer: Trainer, args: Any, source: Source) -> dict[str, Any]:
     """What the place of a run in its data depends on. A checkpoint can be resumed where this is the same."""
-    seed = args.seed if args.data_seed is None else args.data_seed
     position: dict[str, Any] = {
         "examples per step (batch size)": (
             args.train_batch_size * args.gradient_accumulation_steps * trainer.engine.num_processes
         ),
-        "data_seed": seed,
+        "data_seed": data_seed(args),
         "train_sampling_strategy": str(args.train_sampling_strategy),
         "dataloader_drop_last": bool(args.dataloader_drop_last),
     }
     if isinstance(source, PlannedSource):
         position["rows of train_dataset"] = source.plan.num_rows
+        if not source.assembly.examples_draw:
+            position["content of train_dataset (fingerprint)"] = fingerprint(source.dataset)
+        # without packing too: a checkpoint of bins cannot be gone on from in rows
+        position["packing_length"] = source.plan.bins.size if isinstance(source.plan, PackedPlan) else None
     return position
 
 
@@ -220,6 +192,6 @@ def batch_loader(trainer: Trainer, args: Any) -> Any:
     assembly, loading = assembly_for(trainer, args), loading_for(trainer, args)
     if is_stream(dataset):
         return loading.loader(StreamBatches(dataset, args.train_batch_size, assembly), most_workers=1)
-    plan = plan_for(trainer, dataset, args)
+    plan = plan_for(trainer, args)
     rows = [batch for step in range(plan.steps_per_epoch) for batch in plan.batches(0, step)]
     return loading.loader(OrderedBatches(dataset, rows, assembly), sampler=range(len(rows)))

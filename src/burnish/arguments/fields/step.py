@@ -38,3 +38,17 @@ class StepFields:
             "examples show that the loss stays the same."
         ),
     )
+    packing: bool = field(
+        default=False,
+        metadata=about(
+            "Count bins in place of rows: a row of a batch is a bin of `packing_length` tokens, filled with examples. "
+            "These stay examples of their own for loss and attention; a step has as many as fill its bins."
+        ),
+    )
+    packing_length: int | None = field(
+        default=None,
+        metadata=about(
+            "Tokens of a bin, for `packing`; a longer row is a bin alone. Not given: those of the longest row, at most "
+            "4,096."
+        ),
+    )
