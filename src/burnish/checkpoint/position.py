@@ -13,6 +13,15 @@ from . import files
 
 Change = tuple[str, Any, Any]
 
+_FINGERPRINT = (
+    "The fingerprint is of some rows as the model gets them: other files, another order, or the same texts with "
+    "another tokenizer, prompt or cut change it.\n"
+)
+
+
+def _tells_content(changes: list[Change]) -> bool:
+    return any("fingerprint" in name for name, *_ in changes)
+
 
 def compare_positions(saved: Mapping[str, Any], now: Mapping[str, Any]) -> list[Change]:
     """(setting, in the checkpoint, now) for each setting that both know and that differs."""
@@ -39,6 +48,7 @@ def refuse_if_changed(checkpoint: Path | str, saved: Mapping[str, Any] | None, n
     )
     raise CheckpointError(
         f"{checkpoint} cannot be gone on from with other data or another division of the data into steps: examples of "
-        f"this pass would be seen twice or never.\n{table}\nSet these back to the values of the checkpoint, or start a "
-        f"new run from its weights: model_name_or_path={str(checkpoint)!r} without resume_from_checkpoint."
+        f"this pass would be seen twice or never.\n{table}\n{_FINGERPRINT if _tells_content(changes) else ''}"
+        "Set these back to the values of the checkpoint, or start a new run from its weights: "
+        f"model_name_or_path={str(checkpoint)!r} without resume_from_checkpoint."
     )
