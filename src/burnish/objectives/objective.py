@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
@@ -101,6 +102,19 @@ def loss_of(objective: LossOf, model: nn.Module, batch: MicroBatch) -> float:
     """The mean loss of a batch, without dropout."""
     with undisturbed(model):
         return float(objective.mean_loss(model, batch).detach())
+
+
+def loss_and_gradient(objective: LossOf, model: nn.Module, batch: MicroBatch) -> tuple[float, float]:
+    """The mean loss of a batch and the 2-norm of its gradient, without dropout. The norm is NaN where the loss has no
+    gradient that can be taken apart from `backward`. The gradients of the model are left alone."""
+    weights = [weight for weight in model.parameters() if weight.requires_grad]
+    with undisturbed(model), torch.enable_grad():
+        loss = objective.mean_loss(model, batch)
+        try:
+            found = torch.autograd.grad(loss, weights, allow_unused=True)
+        except RuntimeError:
+            return float(loss.detach()), math.nan
+    return float(loss.detach()), float(torch.nn.utils.get_total_norm([g for g in found if g is not None]))
 
 
 def close(one: float, other: float, model: nn.Module) -> bool:

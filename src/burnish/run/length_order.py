@@ -177,7 +177,7 @@ def _try_outputs(trainer: Trainer, args: Any, assembly: Assembly, rows: Any) -> 
     together = _sizes(trainer, trial.both)
     if not all(close(one, other, trainer.model) for one, other in zip(alone, together, strict=True)):
         return None
-    free = padding_free(trainer, args, lambda: sum(_sizes(trainer, trial.both)))
+    free = padding_free(trainer, args, lambda: (sum(_sizes(trainer, trial.both)),))
     return Tried(trainer.model, free is not None)
 
 

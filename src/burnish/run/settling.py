@@ -15,7 +15,7 @@ from burnish.data.assembly import Assembly, Rows
 from burnish.data.sources import LoaderSource, PlannedSource, StreamSource, sample_of
 from burnish.models.padding_free import PaddingFree
 from burnish.objectives.measured import unlike
-from burnish.objectives.objective import LossOf, agree, close, loss_of
+from burnish.objectives.objective import LossOf, agree, close, loss_and_gradient, loss_of
 
 from .data import Source
 from .loss import at_targets_only
@@ -24,6 +24,10 @@ if TYPE_CHECKING:
     from burnish.trainer import Trainer
 
 logger = logging.getLogger(__name__)
+
+
+Scores = tuple[float, ...]
+"""Numbers that two ways of computing must agree on: the loss, and the norm of its gradient where there is one."""
 
 
 @dataclass(frozen=True)
@@ -63,25 +67,42 @@ def settle(trainer: Trainer, args: Any, source: Source, objective: LossOf) -> Se
         reader, trial = _read_ahead(trainer, source)
     if trial is None:
         return Settled(reader, objective, source.assembly)
-    found = _found_by(trainer, args, source.assembly, objective, trial)
+    found = _found_by(trainer, args, source.assembly, objective, trial, loss_and_gradient)
     return replace(found, source=_with(reader, source, found.assembly, found.objective))
 
 
 def settle_on_rows(trainer: Trainer, args: Any, assembly: Assembly, rows: Rows, objective: LossOf) -> Settled | None:
     """The same on two of these rows, for a trainer that has not trained. None where no two of them have a target."""
     trial = trial_of_rows(trainer, assembly, rows)
-    return None if trial is None else _found_by(trainer, args, assembly, objective, trial)
+    return None if trial is None else _found_by(trainer, args, assembly, objective, trial, _loss_alone)
 
 
-def _found_by(trainer: Trainer, args: Any, assembly: Assembly, objective: LossOf, trial: Trial) -> Settled:
+def _loss_alone(objective: LossOf, model: Any, batch: MicroBatch) -> Scores:
+    return (loss_of(objective, model, batch),)
+
+
+def _found_by(
+    trainer: Trainer,
+    args: Any,
+    assembly: Assembly,
+    objective: LossOf,
+    trial: Trial,
+    scores_of: Callable[[LossOf, Any, MicroBatch], Scores],
+) -> Settled:
     objective = objective.settled_on(trainer.model, trial.first, trial.second, trial.both)
     batch = trial.both
     if objective.rows_interact:
         assembly = assembly.whole()
     if trial.untrimmed is not None and not _may_trim(trainer, objective, trial):
         assembly, batch = replace(assembly, trim=False), trial.untrimmed
-    objective = _at_targets_only(trainer, args, objective, batch) or objective
-    free = padding_free(trainer, args, lambda: loss_of(objective, trainer.model, batch))
+    plain = scores_of(objective, trainer.model, batch)
+    selected = at_targets_only(trainer, objective) if args.logits_at_targets and not args.torch_compile else None
+    if selected is not None and "labels" in batch.inputs:
+        at_targets = selected
+        way = "its output layer is computed at targets only"
+        if _same(trainer, plain, lambda: scores_of(at_targets, trainer.model, batch), way):
+            objective = at_targets
+    free = padding_free(trainer, args, lambda: scores_of(objective, trainer.model, batch))
     if free is not None:
         budget = assembly.budget and replace(assembly.budget, padding_costs=False)
         assembly = replace(assembly, budget=budget, padding_free=True)
@@ -112,46 +133,40 @@ def _may_trim(trainer: Trainer, objective: LossOf, trial: Trial) -> bool:
     return False
 
 
-def _at_targets_only(trainer: Trainer, args: Any, objective: LossOf, batch: MicroBatch) -> LossOf | None:
-    """The objective with the output layer at targets only, if that is asked for, possible, and gives the same loss."""
-    selected = at_targets_only(trainer, objective) if args.logits_at_targets and not args.torch_compile else None
-    if selected is None or "labels" not in batch.inputs:
-        return None
-    whole = loss_of(objective, trainer.model, batch)
-    way = "its output layer is computed at targets only"
-    return selected if _same(trainer, whole, lambda: loss_of(selected, trainer.model, batch), way) else None
-
-
-def padding_free(trainer: Trainer, args: Any, score: Callable[[], float]) -> PaddingFree | None:
-    """The model computed without padding, if that is asked for, possible, and gives the same score: the loss, or
-    another number that outputs at real tokens make."""
+def padding_free(trainer: Trainer, args: Any, scores: Callable[[], Scores]) -> PaddingFree | None:
+    """The model computed without padding, if that is asked for, possible, and gives the same scores: the loss and the
+    size of its gradient, or other numbers that outputs at real tokens make."""
     on_cpu = trainer.engine.device.type == "cpu"
     wanted = on_cpu if args.padding_free is None else args.padding_free
     free = PaddingFree.of(trainer.model) if wanted and not args.torch_compile else None
     if free is None:
         return None
 
-    def without_padding() -> float:
+    def without_padding() -> Scores:
         with free.on():
-            return score()
+            return scores()
 
-    same = _same(trainer, score(), without_padding, "its layers leave padding out")
+    same = _same(trainer, scores(), without_padding, "its layers leave padding out")
     # no call of its attention: the two have one length, or the attention of the model cannot be exchanged
     return free if same and free.attentions else None
 
 
-def _same(trainer: Trainer, plain: float, other: Callable[[], float], way: str) -> bool:
-    """Whether a loss that is computed in another way is the plain one. Where it is not, or cannot be computed at all,
-    that is said."""
+def _same(trainer: Trainer, plain: Scores, other: Callable[[], Scores], way: str) -> bool:
+    """Whether a loss that is computed in another way, and its gradient, are the plain ones. Where they are not, or
+    cannot be computed at all, that is said."""
     try:
         found = other()
     except (TypeError, ValueError, RuntimeError, LookupError, AttributeError) as error:
         logger.info("%s cannot be computed so that %s: %s: %s", trainer.facts.name, way, type(error).__name__, error)
         return False
-    if close(plain, found, trainer.model):
+    if all(close(one, same, trainer.model) for one, same in zip(plain, found, strict=True)):
         return True
     logger.warning(
-        "%s gives another loss (%.6g, not %.6g) when %s; so it is not done.", trainer.facts.name, found, plain, way
+        "%s gives another loss or gradient (%s, not %s) when %s; so it is not done.",
+        trainer.facts.name,
+        ", ".join(f"{score:.6g}" for score in found),
+        ", ".join(f"{score:.6g}" for score in plain),
+        way,
     )
     return False
 
