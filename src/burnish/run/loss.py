@@ -44,7 +44,7 @@ def objective_for(trainer: Trainer) -> LossOf:
     gives_number = takes(trainer.compute_loss, "num_items_in_batch")
 
     def compute(model: nn.Module, inputs: Inputs, number: torch.Tensor | None) -> torch.Tensor:
-        more = {"num_items_in_batch": number} if gives_number else {}
+        more: dict[str, Any] = {"num_items_in_batch": number} if gives_number else {}
         loss = trainer.compute_loss(model, inputs, **more)
         if not isinstance(loss, torch.Tensor):
             raise SettingError(f"The loss function returned {loss!r:.60}; it must return a tensor of one number.")
