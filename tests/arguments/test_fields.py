@@ -12,6 +12,7 @@ from burnish.arguments.training_arguments import Seq2SeqTrainingArguments, Train
 
 OURS = {
     "nonfinite_policy": "stop",
+    "save_async": True,
     "token_budget": None,
     "trim_padding": True,
     "padding_free": None,

@@ -77,3 +77,11 @@ def test_the_last_order_is_drawn_once() -> None:
         for step in range(3):
             asked.rows(epoch, step)
     assert drawn == [0, 1]
+
+
+def test_a_pass_is_gone_on_with_at_a_row() -> None:
+    """Rows before the origin are in no step; the step that it falls into is shorter; other passes are whole."""
+    plan = Plan(10, 2, 2, Sequential(10), origin=(1, 5))
+    assert [plan.rows(1, step) for step in range(3)] == [[], [5, 6, 7], [8, 9]]
+    assert [plan.rows(2, step) for step in range(3)] == [[0, 1, 2, 3], [4, 5, 6, 7], [8, 9]]
+    assert plan.batches(1, 1) == [[5, 6], [7]]

@@ -169,11 +169,92 @@ def test_a_longer_run(tmp_path: Path) -> None:
     assert longer.state.num_examples_seen == 2 * 18
 
 
-def test_other_data_are_refused(tmp_path: Path) -> None:
-    run(tmp_path, [Stop(3)]).train()
-    other = run(tmp_path, per_device_train_batch_size=2)
+@pytest.mark.parametrize(
+    "settings",
+    [{"train_sampling_strategy": "group_by_length"}, {"dataloader_drop_last": True}, {"packing": True}],
+    ids=str,
+)
+def test_steps_of_another_size_are_refused_where_the_order_depends_on_it(
+    settings: dict[str, Any], tmp_path: Path
+) -> None:
+    run(tmp_path, [Stop(3)], **settings).train()
+    other = run(tmp_path, per_device_train_batch_size=2, **settings)
     with pytest.raises(CheckpointError, match=r"batch size.*\| 4 +\| 2"):
         other.train(resume_from_checkpoint=True)
+
+
+class Rows(burnish.TrainerCallback):
+    """Writes down the rows of every step, and its learning rate."""
+
+    def __init__(self) -> None:
+        self.steps: list[list[int]] = [[]]
+        self.rates: list[float] = []
+
+    def watch(self, trainer: Any) -> Any:
+        compute = trainer.data_collator
+
+        def collate(examples: list[Any]) -> Any:
+            self.steps[-1] += [example["row"] for example in examples]
+            return compute([{k: v for k, v in example.items() if k != "row"} for example in examples])
+
+        trainer.data_collator = collate
+        return trainer
+
+    def on_train_begin(self, args: Any, state: Any, control: Any, **details: Any) -> None:
+        self.steps = [[]]
+
+    def on_step_end(self, args: Any, state: Any, control: Any, **details: Any) -> None:
+        self.steps.append([])
+
+    def on_log(self, args: Any, state: Any, control: Any, logs: Any = None, **details: Any) -> None:
+        self.rates += [logs["learning_rate"]] if "learning_rate" in logs else []
+
+
+def in_parts(folder: Path, *parts: tuple[int, int], **settings: Any) -> tuple[list[list[int]], Any, list[float]]:
+    """Rows of each step, of a run of three passes that goes on with another size of batch after so many steps: (size,
+    last step) each."""
+    steps: list[list[int]] = []
+    rates: list[float] = []
+    for size, last in parts:
+        rows = Rows()
+        usual = {"max_steps": -1, "num_train_epochs": 3, "save_steps": 1, "remove_unused_columns": False}
+        made = run(folder, [Stop(last), rows], **{**usual, **settings, "per_device_train_batch_size": size})
+        made.train_dataset = [{**row, "row": number} for number, row in enumerate(tiny.class_rows(18))]
+        rows.watch(made).train(resume_from_checkpoint="auto")
+        steps += [sorted(step) for step in rows.steps if step]
+        rates += rows.rates
+    return steps, made, rates
+
+
+@pytest.mark.parametrize("sampling", ["random", "sequential"])
+@pytest.mark.parametrize(
+    "parts",
+    [
+        [(4, 2), (8, 99)], [(2, 3), (4, 99)], [(4, 3), (2, 99)], [(4, 5), (8, 99)], [(4, 7), (16, 99)],
+        [(2, 3), (8, 5), (3, 99)], [(2, 3), (8, 4), (8, 99)], [(4, 2), (30, 99)], [(4, 4), (16, 99)],
+    ],
+    ids=str,
+)  # fmt: skip
+def test_steps_of_another_size_take_every_row_once_in_a_pass(
+    parts: list[tuple[int, int]], sampling: str, tmp_path: Path
+) -> None:
+    settings = {"train_sampling_strategy": sampling, "lr_scheduler_type": "linear"}
+    steps, end, rates = in_parts(tmp_path / "changed", *parts, **settings)
+    plain, _, _ = in_parts(tmp_path / "plain", (18, 99), **settings)
+    seen = [row for step in steps for row in step]
+    assert [sorted(seen[i : i + 18]) for i in (0, 18, 36)] == [list(range(18))] * 3
+    assert [set(seen[i : i + 18]) for i in (0, 18, 36)] == [set(step) for step in plain]
+    assert end.state.global_step == end.state.max_steps == len(steps)
+    assert (end.state.epoch, end.state.num_examples_seen) == (3.0, 54)
+    last = parts[-2][1]
+    expected = [1e-3 * (1 - step / len(steps)) for step in range(last, len(steps))]
+    assert rates[last:] == pytest.approx(expected)
+
+
+def test_steps_after_a_change_have_the_new_size(tmp_path: Path) -> None:
+    steps, *_ = in_parts(tmp_path, (2, 3), (4, 99), train_sampling_strategy="sequential")
+    assert steps[:7] == [[0, 1], [2, 3], [4, 5], [6, 7], [8, 9, 10, 11], [12, 13, 14, 15], [16, 17]]
+    assert [len(step) for step in steps[7:]] == [4, 4, 4, 4, 2] * 2
 
 
 @pytest.mark.parametrize("change", ["other rows", "another order", "another tokenizer"])

@@ -19,6 +19,8 @@ class Plan:
         accumulation: batches of a step. The last step of a pass may have fewer.
         order: the rows of a pass in order.
         drop_last: leave out rows that do not fill a batch at the end of a pass.
+        origin: (pass, row) from where on steps have this size, in a run that began with another. Rows of that pass
+            before this one, in its order, are in no step; the step that it falls into is shorter.
     """
 
     num_rows: int
@@ -26,6 +28,7 @@ class Plan:
     accumulation: int
     order: Order
     drop_last: bool = False
+    origin: tuple[int, int] = (0, 0)
     _orders: dict[int, Sequence[int]] = field(default_factory=dict, repr=False, compare=False)
 
     @property
@@ -49,8 +52,8 @@ class Plan:
         """
         if not 0 <= step < self.steps_per_epoch:
             raise IndexError(f"pass {epoch} has {self.steps_per_epoch} steps, there is no step {step}")
-        start = step * self.step_size
-        end = min(start + self.step_size, self.rows_per_epoch)
+        end = min((step + 1) * self.step_size, self.rows_per_epoch)
+        start = max(step * self.step_size, self.origin[1] if epoch == self.origin[0] else 0)
         order = self._order(epoch)
         return [list(order[i : min(i + self.batch_size, end)]) for i in range(start, end, self.batch_size)]
 

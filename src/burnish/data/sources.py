@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar
 
 import torch
@@ -181,9 +181,10 @@ class LoaderSource:
 
 def sample_of(source: PlannedSource, most: int = 64) -> Rows:
     """The first rows of the plan, to try things out on. At most `most`, none where the data are empty."""
+    plan = replace(source.plan, origin=(0, 0)) if isinstance(source.plan, Plan) else source.plan
     numbers: list[int] = []
-    for index in range(source.plan.steps_per_epoch):
-        numbers += source.plan.rows(0, index)
+    for index in range(plan.steps_per_epoch):
+        numbers += plan.rows(0, index)
         if len(numbers) >= most:
             break
     return source.assembly.read(source.dataset, numbers[:most], epoch=0) if numbers else []

@@ -28,6 +28,9 @@ if TYPE_CHECKING:
 
 Source = PlannedSource | StreamSource | LoaderSource
 
+STEP_SIZE = "examples per step (batch size)"
+"""In a position."""
+
 CPU_BUDGET = Budget(tokens=1024, call_cost=64)
 """Measured on one core: above 1,024 positions a matrix product gains nothing, and one more pass over the weights of a
 small encoder costs what some 64 positions cost."""
@@ -168,7 +171,7 @@ def length_of_run(args: Any, source: Source) -> tuple[int, int]:
 def position_of(trainer: Trainer, args: Any, source: Source) -> dict[str, Any]:
     """What the place of a run in its data depends on. A checkpoint can be resumed where this is the same."""
     position: dict[str, Any] = {
-        "examples per step (batch size)": (
+        STEP_SIZE: (
             args.train_batch_size * args.gradient_accumulation_steps * trainer.engine.num_processes
         ),
         "data_seed": data_seed(args),

@@ -35,6 +35,7 @@ from .evaluation import check_eval_data
 from .hooks import overridden, takes
 from .length_order import Tried
 from .loss import counter_for, objective_for
+from .resuming import EXTRA_STEPS, in_steps_of_now
 from .settling import settle
 
 if TYPE_CHECKING:
@@ -76,16 +77,21 @@ def prepare(
     source = source_for(trainer, args)
     if str(args.eval_strategy.value) != "no" or args.eval_on_start:
         check_eval_data(trainer, trainer.eval_dataset, args)
-    max_steps, num_epochs = length_of_run(args, source)
-    _new_optimizer(trainer, max_steps)
     _new_state(trainer, checkpoint, source)
+    position = position_of(trainer, args, source)
+    saved = None if checkpoint is None else restore.read_position(checkpoint)
+    source, saved = in_steps_of_now(source, trainer.state, saved, position)
+    max_steps, num_epochs = length_of_run(args, source)
+    if args.max_steps <= 0:
+        max_steps += position.get(EXTRA_STEPS, 0)
+    _new_optimizer(trainer, max_steps)
     trainer.state.max_steps, trainer.state.num_train_epochs = max_steps, num_epochs
     trainer.state.train_batch_size = args.train_batch_size
     cadences = cadences_of(args, max_steps)
     cadences.fill(trainer.state)
-    position = position_of(trainer, args, source)
     if checkpoint is not None:
-        _restore(trainer, checkpoint, position)
+        restore.refuse_if_changed(checkpoint, saved, position)
+        _restore(trainer, checkpoint)
     run = run_id.run_of(checkpoint) if checkpoint is not None else run_id.new_run_id()
     run_id.begin_run(args.output_dir, run)
     settled = settle(trainer, args, source, objective_for(trainer))
@@ -147,9 +153,8 @@ def _new_state(trainer: Trainer, checkpoint: Path | None, source: Source) -> Non
     trainer.callback_handler.state, trainer.callback_handler.control = trainer.state, trainer.control
 
 
-def _restore(trainer: Trainer, checkpoint: Path, position: dict[str, Any]) -> None:
+def _restore(trainer: Trainer, checkpoint: Path) -> None:
     """Weights, optimizer, schedule and callbacks as they were at the checkpoint."""
-    restore.refuse_if_changed(checkpoint, restore.read_position(checkpoint), position)
     weights.load_weights(trainer.model, checkpoint)
     scheduler, state = trainer.lr_scheduler, trainer.state
     follows_step = isinstance(scheduler, LambdaLR)

@@ -1,0 +1,55 @@
+"""Going on in steps of another size: a pass is gone on with at the row where the checkpoint stands."""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import replace
+from typing import Any
+
+from burnish.core.progress import TrainerState
+from burnish.data.order import Sequential, Shuffled
+from burnish.data.plan import Plan
+from burnish.data.sources import PlannedSource
+
+from .data import STEP_SIZE, Source
+
+logger = logging.getLogger(__name__)
+
+EXTRA_STEPS = "steps more than steps of this size would have been"
+"""In a position: how many more steps (or fewer, below 0) the run has, since some of them had another size."""
+
+
+def in_steps_of_now(
+    source: Source, state: TrainerState, saved: dict[str, Any] | None, position: dict[str, Any]
+) -> tuple[Source, dict[str, Any] | None]:
+    """The source and the saved position of a run that goes on, in steps of the size that is set now.
+
+    Where that has changed, and the order of the rows does not depend on it, the pass goes on at the row where the
+    checkpoint stands. Its next step ends where a step of the new size would end, so that every row comes once in the
+    pass and all later steps are whole. `state` is brought to the place in steps of the new size, and `position` says
+    how many steps the run has more or fewer for it.
+    """
+    if saved is None or not isinstance(source, PlannedSource):
+        return source, saved
+    if saved.get(EXTRA_STEPS):
+        position[EXTRA_STEPS] = saved[EXTRA_STEPS]
+    plan, before, now = source.plan, saved.get(STEP_SIZE), position[STEP_SIZE]
+    if before in (None, now) or not isinstance(plan, Plan) or not _order_is_free(plan):
+        return source, saved
+    row = state.steps_in_pass * before
+    if row >= plan.num_rows:
+        state.passes, row = state.passes + 1, 0
+    state.steps_in_pass = row // plan.step_size
+    position[EXTRA_STEPS] = state.global_step - state.passes * plan.steps_per_epoch - state.steps_in_pass
+    logger.info(
+        "Going on in steps of %d examples, where the checkpoint has steps of %d: from row %d of the order of pass %d.",
+        *(now, before, row, state.passes + 1),
+    )
+    plan = replace(plan, origin=(state.passes, row))
+    accepted = {name: position[name] for name in (STEP_SIZE, EXTRA_STEPS)}
+    return PlannedSource(source.dataset, plan, source.assembly, source.loading), {**saved, **accepted}
+
+
+def _order_is_free(plan: Plan) -> bool:
+    """Whether the order of the rows of a pass, and which of them are in it, does not depend on the size of steps."""
+    return isinstance(plan.order, (Sequential, Shuffled)) and not plan.drop_last
