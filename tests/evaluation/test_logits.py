@@ -9,7 +9,7 @@ import tiny
 import torch
 from transformers.modeling_outputs import Seq2SeqLMOutput
 
-from burnish.evaluation.logits import keys_to_ignore, logits_of
+from burnish.evaluation.logits import keys_to_ignore, logits_of, without_padding
 
 LOSS, LOGITS, FEATURES = torch.tensor(0.5), torch.ones(2, 3), torch.zeros(2, 4)
 
@@ -73,3 +73,13 @@ def test_a_real_model_with_a_cache() -> None:
     ids = torch.tensor([[5, 6, 7]])
     found = logits_of(model(input_ids=ids, labels=ids, use_cache=True), True, keys_to_ignore(model.config))
     assert found.shape == (1, 3, tiny.NUM_WORDS) and not found.requires_grad
+
+
+def test_outputs_at_padding_do_not_depend_on_the_batch() -> None:
+    mask = torch.tensor([[1, 1, 1], [1, 0, 0]])
+    tokens, pooled, starts = torch.zeros(2, 3, 4), torch.zeros(2, 3), torch.zeros(2, 3)
+    found, same = without_padding((tokens, pooled), mask, -100)
+    assert (found[1, 1:] == -100).all() and (found[0] == 0).all() and (found[1, 0] == 0).all()
+    assert torch.equal(same, pooled)
+    assert without_padding(starts, mask, -100, spans=True).tolist() == [[0, 0, 0], [0, -100, -100]]
+    assert without_padding(tokens, None, -100) is tokens

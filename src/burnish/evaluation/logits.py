@@ -58,6 +58,26 @@ def logits_of(outputs: Any, labels_given: bool, ignore_keys: Iterable[str] = SEL
     return kept[0] if len(kept) == 1 else kept
 
 
+def without_padding(outputs: Any, mask: Any, fill: float, spans: bool = False) -> Any:
+    """Outputs of tokens with `fill` at padding, so that what comes out for a row does not depend on its batch.
+
+    Args:
+        outputs: a tensor, or tensors in a tuple. Those of shape (batch, length, …) with three dimensions are of tokens;
+            others stay as they are.
+        mask: the attention mask (batch, length), or None.
+        spans: tensors of shape (batch, length) are of tokens too (question answering).
+    """
+    if isinstance(outputs, tuple):
+        return tuple(without_padding(part, mask, fill, spans) for part in outputs)
+    if not isinstance(outputs, torch.Tensor) or not isinstance(mask, torch.Tensor) or mask.dim() != 2:
+        return outputs
+    of_tokens = outputs.shape[:2] == mask.shape and (outputs.dim() == 3 or (spans and outputs.dim() == 2))
+    if not of_tokens:
+        return outputs
+    padding = mask.eq(0).reshape(*mask.shape, *[1] * (outputs.dim() - 2))
+    return outputs.masked_fill(padding, fill)
+
+
 def _named(outputs: Any) -> Mapping[str, Any]:
     if isinstance(outputs, Mapping):
         return outputs

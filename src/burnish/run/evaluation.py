@@ -17,7 +17,7 @@ from burnish.data.batches import OrderedBatches, StreamBatches, in_order, is_str
 from burnish.data.kinds import check_is_dataset
 from burnish.data.table import is_at_hand
 from burnish.evaluation.collect import Collector
-from burnish.evaluation.logits import keys_to_ignore, logits_of
+from burnish.evaluation.logits import keys_to_ignore, logits_of, without_padding
 from burnish.evaluation.names import plain_numbers, prefixed
 from burnish.evaluation.prediction import EvalPrediction
 from burnish.loop.evaluating import EvaluationLoop, Gathering, LossMean
@@ -159,6 +159,9 @@ def computed(
     if loss_only:
         return loss, None, None
     logits = logits_of(outputs, has_labels, keys_to_ignore(getattr(trainer.model, "config", None), ignore_keys))
+    if not trainer.facts.is_encoder_decoder:  # outputs of a decoder go with its labels, not with the mask
+        spans = "start_positions" in trainer.label_names
+        logits = without_padding(logits, inputs.get("attention_mask"), trainer.output_padding, spans)
     return loss, logits, labels[0] if len(labels) == 1 else labels or None
 
 
