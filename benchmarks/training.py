@@ -10,6 +10,7 @@ from typing import Any
 
 import limit
 import loops
+import torch
 from measure import Clock, Meter, report
 from torch.nn import functional
 
@@ -29,6 +30,7 @@ def train_with(
     clock = Clock()
     prepare = {"bare": loops.bare, "lightning": loops.lightning}.get(options.library, with_trainer)
     train = prepare(options, model, rows, batch, collator, clock)
+    read_weights(model)
     gemm_before = limit.gemm_gflops() if of_limit else 0.0
     with Meter() as meter:
         clock.tick()
@@ -41,6 +43,12 @@ def train_with(
         counted = [rows[number % len(rows)] for number in range(batch * options.steps)][-batch * clock.num_steps :]
         figures |= limit.share_of_limit(limit.useful_flops(model, counted), clock.seconds(), gemm_before)
     report(options, losses, **figures)
+
+
+def read_weights(model: torch.nn.Module) -> None:
+    """Weights of a file that is mapped into memory are not there before they are read, and would count as added."""
+    for weight in model.parameters():
+        weight.detach().sum()
 
 
 def with_trainer(
@@ -98,6 +106,7 @@ def sft_trainer(shared: dict[str, Any], tokenizer: Any, **given: Any) -> Any:
 
 def evaluate_with(options: argparse.Namespace, model: Any, rows: Any, batch: int, collator: Any) -> None:
     """Loss and accuracy of all rows, and the report."""
+    read_weights(model)
     if options.library == "bare":
         with Meter() as meter:
             logits, labels = loops.predictions(model, rows, batch, collator)
@@ -111,8 +120,7 @@ def evaluate_with(options: argparse.Namespace, model: Any, rows: Any, batch: int
 
 def predict_with(options: argparse.Namespace, model: Any, rows: Any, batch: int, collator: Any) -> None:
     """Predictions of all rows, and the report, with their loss: it depends on their order."""
-    import torch
-
+    read_weights(model)
     if options.library == "bare":
         with Meter() as meter:
             logits, labels = loops.predictions(model, rows, batch, collator)
