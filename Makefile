@@ -15,13 +15,14 @@ PIP := $(BIN)/python -m pip install --quiet $(if $(CONSTRAINTS),-c $(CONSTRAINTS
 # More than one thread a process makes tests and small models slower wherever cores are shared.
 export OMP_NUM_THREADS ?= 1
 
-.PHONY: help install demo test check bench lint format types cases clean
+.PHONY: help install demo test check bench torture lint format types cases clean
 
 help:
 	@echo "make demo     fine-tune MiniLM on the bundled reviews, then classify a few sentences"
 	@echo "make test     all tests"
 	@echo "make check    lint, types, and the tests that are quick"
 	@echo "make bench    burnish against transformers, TRL, Lightning and a bare loop, in turns"
+	@echo "make torture  runs that are killed and damaged by the hundred; figures in out/torture.json"
 	@echo "make lint     ruff (make format mends what it can)"
 	@echo "make types    mypy"
 	@echo "make cases    the cases in $(CASES)"
@@ -71,6 +72,12 @@ $(VENV)/.bench: $(VENV)/.demo
 # BENCH='--quick' to see that all of it starts; BENCH='--workload dynamic' for one.
 bench: $(VENV)/.bench
 	$(BIN)/python benchmarks/run.py $(BENCH)
+
+# Each trial takes about three seconds. `make torture TRIALS=1000 SEED=7` for others.
+TRIALS ?= 350
+SEED ?= 0
+torture: $(VENV)/.test
+	$(BIN)/python tests/faults/torture.py --trials $(TRIALS) --seed $(SEED) --figures out/torture.json
 
 # Of the cases, those that need what is not built yet are left out: two processes.
 cases: $(VENV)/.test
