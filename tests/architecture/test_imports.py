@@ -44,8 +44,9 @@ def allowed(importer: str) -> set[str]:
         "core": {"core"},
         "run": {"run", "loop", "core", *ROOMS},
         "trainer": {"trainer", "run", "loop", "core", *ROOMS},
+        "planning": {"planning", "core", *ROOMS},
         "tasks": {"tasks", "trainer", "loop", "core", "demo", *ROOMS},
-        "cli": {"cli", "tasks", "trainer", "loop", "core", "demo", *ROOMS},
+        "cli": {"cli", "tasks", "planning", "trainer", "run", "loop", "core", "demo", *ROOMS},
         "demo": {"demo", "core"},
     }[importer]
 

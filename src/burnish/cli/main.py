@@ -20,6 +20,7 @@ Usage: burnish COMMAND [flags]
 
 Commands:
   train      fine-tune a model on your file
+  plan       how much memory a run will take, and what would make it fit
   predict    ask a trained model about a file, or about a sentence
   demo       see it work: train on bundled reviews, offline, in a few minutes
 
@@ -86,13 +87,19 @@ def _predict(words: Sequence[str]) -> int:
     return command(words)
 
 
+def _plan(words: Sequence[str]) -> int:
+    from .memory_plan import command
+
+    return command(words)
+
+
 def _demo(words: Sequence[str]) -> int:
     from .demo import command
 
     return command(words)
 
 
-COMMANDS: dict[str, Command] = {"train": _train, "predict": _predict, "demo": _demo}
+COMMANDS: dict[str, Command] = {"train": _train, "plan": _plan, "predict": _predict, "demo": _demo}
 
 
 def version() -> str:

@@ -1,0 +1,181 @@
+"""What `burnish plan` predicts on the CPU, against the peak resident memory of real runs.
+
+    python benchmarks/plan_accuracy.py                    the whole grid
+    python benchmarks/plan_accuracy.py --only llama       the cases whose name holds this
+
+Each case is a process of its own with one thread: it loads the libraries, notes its resident memory, makes the model,
+trains three steps, and reads its peak from /proc/self/status. "Above imports" is the peak without what the libraries
+took before the model was made. The exit code is 1 where a prediction is more than 15 % off.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import re
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any
+
+TOLERANCE = 0.15
+MIB = 1 << 20
+SMALL = {"vocab_size": 16000, "hidden_size": 256, "num_hidden_layers": 4, "num_attention_heads": 4}
+MIDDLE = {"vocab_size": 32000, "hidden_size": 512, "num_hidden_layers": 8, "num_attention_heads": 8}
+LARGE = {"vocab_size": 30000, "hidden_size": 768, "num_hidden_layers": 6, "num_attention_heads": 12}
+SMOLLM2 = {
+    "vocab_size": 49152, "hidden_size": 576, "num_hidden_layers": 30, "num_attention_heads": 9,
+    "num_key_value_heads": 3, "intermediate_size": 1536, "tie_word_embeddings": True, "max_position_embeddings": 8192,
+}  # fmt: skip
+LLAMA, BERT, MINILM = "llama", "bert", "minilm"
+
+
+def case(name: str, kind: str, length: int, batch: int, shape: dict[str, Any] | None = None, **settings: Any) -> Any:
+    return {"name": name, "kind": kind, "length": length, "batch": batch, "shape": shape or {}, **settings}
+
+
+GRID = [
+    case("MiniLM, 16 × 128", MINILM, 128, 16),
+    case("MiniLM, 16 × 512", MINILM, 512, 16),
+    case("MiniLM, 16 × 128, SGD", MINILM, 128, 16, optim="sgd"),
+    case("MiniLM, 16 × 256, LoRA 8", MINILM, 256, 16, lora=8),
+    case("bert 256 × 4, 32 × 64", BERT, 64, 32, {**SMALL, "intermediate_size": 1024}),
+    case("bert 768 × 6, 16 × 128", BERT, 128, 16, {**LARGE, "intermediate_size": 3072}),
+    case("bert 768 × 6, 16 × 256, checkpointing", BERT, 256, 16, {**LARGE, "intermediate_size": 3072}, recompute=True),
+    case("llama 256 × 4, 16 × 128", LLAMA, 128, 16, {**SMALL, "intermediate_size": 768}),
+    case("llama 512 × 8, 8 × 256", LLAMA, 256, 8, {**MIDDLE, "intermediate_size": 1536}),
+    case("llama 512 × 8, 8 × 256, SGD", LLAMA, 256, 8, {**MIDDLE, "intermediate_size": 1536}, optim="sgd"),
+    case("llama 512 × 8, 8 × 256, checkpointing", LLAMA, 256, 8, {**MIDDLE, "intermediate_size": 1536}, recompute=True),
+    case("llama 512 × 8, 8 × 256, budget 4096", LLAMA, 256, 8, {**MIDDLE, "intermediate_size": 1536}, budget=4096),
+    case("llama 768 × 6, 4 × 512", LLAMA, 512, 4, {**LARGE, "intermediate_size": 2048}),
+    case("SmolLM2-135M shape, 4 × 512", LLAMA, 512, 4, SMOLLM2),
+    case("SmolLM2-135M shape, 4 × 512, checkpointing", LLAMA, 512, 4, SMOLLM2, recompute=True),
+    case("SmolLM2-135M shape, 4 × 512, LoRA 8", LLAMA, 512, 4, SMOLLM2, lora=8),
+]
+
+
+def config_of(chosen: dict[str, Any]) -> Any:
+    import transformers
+
+    if chosen["kind"] == MINILM:
+        import reviews
+
+        return transformers.AutoConfig.from_pretrained(reviews.model_folder())
+    kind = transformers.LlamaConfig if chosen["kind"] == LLAMA else transformers.BertConfig
+    return kind(**chosen["shape"])
+
+
+def predicted(chosen: dict[str, Any]) -> Any:
+    """The `Memory` that is planned for a case."""
+    from burnish.planning.planner import Planner
+    from burnish.planning.scenario import Scenario
+    from burnish.run.data import CPU_BUDGET
+
+    name = "AutoModelForCausalLM" if chosen["kind"] == LLAMA else "AutoModelForSequenceClassification"
+    scenario = Scenario(
+        "cpu", chosen["length"], chosen["batch"], 1, optimizer=chosen.get("optim", "adamw_torch_fused"),
+        checkpointing=chosen.get("recompute", False), lora_rank=chosen.get("lora"),
+    )  # fmt: skip
+    return Planner(name, config_of(chosen)).memory(scenario.within(chosen.get("budget", CPU_BUDGET.tokens)))
+
+
+def resident(name: str) -> int:
+    """Bytes of this process: VmRSS now, VmHWM at the most since the last reset."""
+    found = re.search(rf"{name}:\s+(\d+) kB", Path("/proc/self/status").read_text())
+    assert found is not None
+    return int(found[1]) * 1024
+
+
+def model_of(chosen: dict[str, Any]) -> Any:
+    import transformers
+
+    config = config_of(chosen)
+    if chosen["kind"] == LLAMA:
+        model: Any = transformers.LlamaForCausalLM(config)
+    elif chosen["kind"] == BERT:
+        model = transformers.BertForSequenceClassification(config)
+    else:
+        import reviews
+
+        model = reviews.model(dropout=0.1)
+    if chosen.get("lora"):
+        import peft
+
+        output = ["lm_head"] if chosen["kind"] == LLAMA else None
+        adapters = peft.LoraConfig(r=chosen["lora"], target_modules="all-linear", exclude_modules=output)
+        model = peft.get_peft_model(model, adapters)
+    return model
+
+
+def measured(chosen: dict[str, Any]) -> dict[str, int]:
+    """Trains. Returns bytes: before the model was made, and at the most."""
+    import torch
+    import transformers.models.bert.modeling_bert
+    import transformers.models.llama.modeling_llama  # noqa: F401
+
+    import burnish
+    import burnish.run.training
+
+    torch.set_num_threads(1)
+    if chosen.get("lora"):
+        import peft  # noqa: F401
+    imports = resident("VmRSS")
+    Path("/proc/self/clear_refs").write_text("5")  # forget the peak of the imports
+    torch.manual_seed(0)
+    model = model_of(chosen)
+    steps, length, batch = 3, chosen["length"], chosen["batch"]
+    ids = torch.randint(5, 1000, (steps * batch, length)).tolist()
+    rows = [
+        {"input_ids": row, "attention_mask": [1] * length, "labels": row if chosen["kind"] == LLAMA else number % 2}
+        for number, row in enumerate(ids)
+    ]
+    args = burnish.TrainingArguments(
+        output_dir=tempfile.mkdtemp(), max_steps=steps, per_device_train_batch_size=batch, save_strategy="no",
+        report_to="none", disable_tqdm=True, use_cpu=True, optim=chosen.get("optim", "adamw_torch_fused"),
+        gradient_checkpointing=chosen.get("recompute", False), token_budget=chosen.get("budget"),
+    )  # fmt: skip
+    burnish.Trainer(model=model, args=args, train_dataset=rows).train()
+    return {"imports": imports, "peak": resident("VmHWM")}
+
+
+def run(chosen: dict[str, Any]) -> dict[str, int]:
+    """`measured`, in a process of its own."""
+    environment = {**os.environ, "OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1", "TOKENIZERS_PARALLELISM": "false"}
+    command = [sys.executable, __file__, "--measure", json.dumps(chosen)]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True)
+    if done.returncode != 0:
+        sys.exit(f"{chosen['name']} failed:\n{done.stderr[-3000:]}")
+    found: dict[str, int] = json.loads(done.stdout.splitlines()[-1])
+    return found
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--only", default="", help="cases whose name holds this")
+    parser.add_argument("--measure", type=json.loads, help=argparse.SUPPRESS)
+    options = parser.parse_args()
+    if options.measure:
+        print(json.dumps(measured(options.measure)))
+        return 0
+    worst = 0.0
+    print("| run | predicted MiB | measured MiB | ratio | above imports: predicted | measured | ratio |")
+    print("|---|---|---|---|---|---|---|")
+    for chosen in (one for one in GRID if options.only in one["name"]):
+        found, memory = run(chosen), predicted(chosen)
+        from burnish.planning.planner import IMPORTS
+
+        plan, real = memory.peak, found["peak"]
+        above, real_above = plan - IMPORTS, real - found["imports"]
+        figures = (
+            f"{plan / MIB:.0f} | {real / MIB:.0f} | {plan / real:.2f} | {above / MIB:.0f} | {real_above / MIB:.0f}"
+        )
+        print(f"| {chosen['name']} | {figures} | {above / real_above:.2f} |", flush=True)
+        worst = max(worst, abs(plan / real - 1), abs(above / real_above - 1))
+    print(f"\nfarthest off: {worst:.1%}")
+    return int(worst > TOLERANCE)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

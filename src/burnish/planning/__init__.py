@@ -1,0 +1,1 @@
+"""How much memory a run will take, found out before it starts."""

@@ -1,0 +1,146 @@
+"""Whether a run fits, and the cheapest change with which it would."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+
+from burnish.optim.catalogue import OPTIMIZERS
+
+from .memory import Memory
+from .scenario import Scenario
+
+Plan = Callable[[Scenario], Memory]
+SMALLEST_BUDGET = 256
+"""Tokens below which a smaller micro-batch is not proposed: matrix products become slow."""
+ADAPTER_RANK = 16
+GROUPS = (2, 8, 64)
+"""Numbers of processes that are tried with ZeRO."""
+EIGHT_BITS = "adamw_8bit"
+
+
+@dataclass(frozen=True)
+class Change:
+    """A scenario that differs from the one that was asked for, and what it comes to."""
+
+    what: str
+    flags: str
+    """What to write on the command line."""
+    scenario: Scenario
+    memory: Memory
+
+
+@dataclass(frozen=True)
+class Verdict:
+    memory: Memory
+    limit: int | None
+    """Bytes there are; None if that is not known."""
+    changes: tuple[Change, ...] = ()
+    """What was tried, cheapest first; the last one fits, if one does."""
+
+    @property
+    def fits(self) -> bool | None:
+        return None if self.limit is None else self.memory.peak <= self.limit
+
+    @property
+    def missing(self) -> int:
+        """Bytes by which it does not fit; negative: what is left."""
+        return 0 if self.limit is None else self.memory.peak - self.limit
+
+    @property
+    def cheapest(self) -> Change | None:
+        """The change that makes it fit, where one is needed and known."""
+        last = self.changes[-1] if self.changes else None
+        return last if last is not None and self.limit is not None and last.memory.peak <= self.limit else None
+
+
+Step = tuple[str, str, Callable[[Scenario], Scenario]]
+"""What is changed, its flags, and how."""
+
+
+def judge(scenario: Scenario, plan: Plan, limit: int | None) -> Verdict:
+    """The memory of a scenario and, where it is too much, changes in the order of their price: first each alone, then
+    one on top of the other, until it fits."""
+    memory = plan(scenario)
+    if limit is None or memory.peak <= limit:
+        return Verdict(memory, limit)
+    tried: list[Change] = []
+    for change in _alone(scenario, plan):
+        tried.append(change)
+        if change.memory.peak <= limit:
+            return Verdict(memory, limit, tuple(tried))
+    for change in _together(scenario, plan):
+        tried.append(change)
+        if change.memory.peak <= limit:
+            break
+    return Verdict(memory, limit, tuple(tried))
+
+
+def _alone(scenario: Scenario, plan: Plan) -> Iterator[Change]:
+    for what, flags, change in steps(scenario):
+        changed = change(scenario)
+        yield Change(what, flags, changed, plan(changed))
+
+
+def _together(scenario: Scenario, plan: Plan) -> Iterator[Change]:
+    """Each change on top of those before it, as far as they go together."""
+    names: list[str] = []
+    words: list[str] = []
+    for number, (what, flags, change) in enumerate(steps(scenario)):
+        kind = what.partition(" ")[0].removeprefix(
+            "Q"
+        )  # more processes, or adapters on 4 bits, replace what was before
+        kept = [i for i, name in enumerate(names) if not name.startswith(kind)]
+        names, words = [names[i] for i in kept], [words[i] for i in kept]
+        changed = change(scenario)
+        if changed == scenario:
+            continue
+        scenario, names, words = changed, [*names, what], [*words, flags]
+        if number > 0:
+            yield Change(" + ".join(names), " ".join(words), scenario, plan(scenario))
+
+
+def steps(scenario: Scenario) -> Iterator[Step]:
+    """Changes to a scenario that save memory, by what they cost: time first, then exactness, then other weights, then
+    more machines."""
+    if not scenario.checkpointing:
+        yield "gradient checkpointing", "--gradient_checkpointing", lambda s: replace(s, checkpointing=True)
+    if scenario.rows > 1:
+        tokens = max(SMALLEST_BUDGET, scenario.length, scenario.tokens // 4)
+        if scenario.within(tokens).rows < scenario.rows:
+            yield f"{tokens} tokens at once", f"--token_budget {tokens}", lambda s: s.within(tokens)
+    if scenario.autocast is None and scenario.weights == "float32" and scenario.device != "cpu":
+        yield "bf16", "--bf16", lambda s: replace(s, autocast="bf16")
+    if scenario.optimizer != EIGHT_BITS and scenario.lora_rank is None and _is_adam(scenario.optimizer):
+        yield "8-bit optimizer", f"--optim {EIGHT_BITS}", lambda s: replace(s, optimizer=EIGHT_BITS)
+    if scenario.lora_rank is None:
+        yield (
+            f"LoRA, rank {ADAPTER_RANK}",
+            f"--lora_rank {ADAPTER_RANK}",
+            lambda s: replace(s, lora_rank=ADAPTER_RANK),
+        )
+    if not scenario.four_bit:
+        rank = scenario.lora_rank or ADAPTER_RANK
+        yield (
+            f"QLoRA, rank {rank}",
+            f"--lora_rank {rank} --load_in_4bit",
+            lambda s: replace(s, lora_rank=s.lora_rank or rank, four_bit=True),
+        )
+    if scenario.device != "cpu":
+        yield from _on_more_devices(scenario)
+
+
+def _on_more_devices(scenario: Scenario) -> Iterator[Step]:
+    for number in (n for n in GROUPS if n > scenario.num_processes):
+        for stage in (2, 3):
+
+            def shared(s: Scenario, stage: int = stage, number: int = number) -> Scenario:
+                return replace(s, zero_stage=max(stage, s.zero_stage), num_processes=number)
+
+            yield f"ZeRO {stage} on {number} processes", f"--zero_stage {stage} --num_processes {number}", shared
+    if not scenario.offload:
+        yield "optimizer on the host", "--offload_optimizer", lambda s: replace(s, offload=True)
+
+
+def _is_adam(name: str) -> bool:
+    return name in OPTIMIZERS and OPTIMIZERS[name].class_name == "AdamW" and not name.endswith("bit")
