@@ -168,6 +168,15 @@ def test_a_half_staged_checkpoint_of_a_process_that_ended_is_removed(tmp_path: P
     assert os.listdir(tmp_path) == ["checkpoint-6"]
 
 
+def test_drafts_of_a_process_that_ended_are_removed_and_those_of_this_one_stay(tmp_path: Path) -> None:
+    for process in (ended_process(), os.getpid()):
+        (tmp_path / f".staging-model-{process}").mkdir()
+        (tmp_path / f".run.json-{process}").write_text("{")
+    snapshots.write(tmp_path, 6)
+    left = {f".staging-model-{os.getpid()}", f".run.json-{os.getpid()}", "checkpoint-6"}
+    assert set(os.listdir(tmp_path)) == left
+
+
 def test_a_whole_staged_checkpoint_gets_its_name(tmp_path: Path) -> None:
     (checkpoint,) = snapshots.write(tmp_path, 4)
     checkpoint.rename(tmp_path / f".staging-checkpoint-4-{ended_process()}")

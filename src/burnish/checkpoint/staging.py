@@ -22,6 +22,9 @@ REPLACED = ".replaced-"
 TRASH = ".trash-"
 """A checkpoint that is being deleted."""
 
+DRAFTS = (f"{STAGING}model-*", f".{layout.RUN}-*")
+"""A model being exported, and the note of which run writes here."""
+
 
 def staging_folder(output_dir: Path, step: int) -> Path:
     """An empty folder to write the checkpoint of `step` in: ``.staging-checkpoint-<step>-<pid>``."""
@@ -74,6 +77,10 @@ def tidy(output_dir: Path) -> None:
     for leftover in output_dir.glob(f"{TRASH}*"):
         if not _is_at_work(leftover):
             shutil.rmtree(leftover, ignore_errors=True)
+    for leftover in [path for pattern in DRAFTS for path in output_dir.glob(pattern)]:
+        # this process may be exporting a model in one thread while it writes a checkpoint in another
+        if not _is_at_work(leftover) and not leftover.name.endswith(f"-{os.getpid()}"):
+            shutil.rmtree(leftover, ignore_errors=True) if leftover.is_dir() else leftover.unlink(missing_ok=True)
 
 
 def _beside(folder: Path, kind: str) -> Path:

@@ -71,7 +71,8 @@ class TrainerCallback:
         """A prediction is done."""
 
     def on_save(self, args: Any, state: TrainerState, control: TrainerControl, **kwargs: Any) -> Any:
-        """A checkpoint was saved."""
+        """A checkpoint is on the disk. `state.global_step` is its step; the run itself may be some steps further when
+        only callbacks of burnish and transformers listen, and is at that step for all others."""
 
     def on_log(self, args: Any, state: TrainerState, control: TrainerControl, **kwargs: Any) -> Any:
         """Numbers were logged."""
