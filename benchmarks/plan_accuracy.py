@@ -106,7 +106,7 @@ def model_of(chosen: dict[str, Any]) -> Any:
         output = ["lm_head"] if chosen["kind"] == LLAMA else None
         adapters = peft.LoraConfig(r=chosen["lora"], target_modules="all-linear", exclude_modules=output)
         model = peft.get_peft_model(model, adapters)
-    return model
+    return model.train()
 
 
 def measured(chosen: dict[str, Any]) -> dict[str, int]:
