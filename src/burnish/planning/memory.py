@@ -13,9 +13,9 @@ from .weights import Weight, buffer_bytes, bytes_of, gradient_bytes
 
 UPDATE = "update"
 HOLES = 1 / 3
-"""Room that the heap of the C library takes beyond the blocks in it: freed blocks that the next ones do not fit into,
-a gradient or another small block in the middle. Measured on Linux: from 0.1 to 0.5 of the blocks. Blocks from 32 MiB
-on are not in the heap."""
+"""Room that the heap of the C library takes beyond the blocks in it: freed blocks that the next ones do not fit into.
+Chosen among runs on Linux in which it was from 0.1 to 0.5 of the blocks; docs/planning.md says which. Blocks from 32
+MiB on are not in the heap."""
 
 
 @dataclass(frozen=True)
