@@ -29,6 +29,9 @@ READ_BY_ARGUMENTS = {
 READ_BY_INTEGRATIONS = {"run_name", "project", "trackio_space_id", "trackio_bucket_id", "trackio_static_space_id"}
 """Fields that the reporting callbacks of transformers read."""
 
+ALWAYS_ON = {"auto_find_batch_size"}
+"""Fields whose behaviour is there whether they are set or not, as their help says."""
+
 READ_BY_SCRIPTS = {"do_train", "do_eval", "do_predict"}
 
 
@@ -45,7 +48,7 @@ def test_every_field_is_read_or_listed() -> None:
     """Outside the room of the arguments, by name."""
     arguments_room = source_tree.PACKAGE / "arguments"
     read = {word for file in source_tree.files() if arguments_room not in file.parents for word in words(file)}
-    listed = {*NO_EFFECT, *REFUSED, *READ_BY_ARGUMENTS, *READ_BY_INTEGRATIONS, *READ_BY_SCRIPTS}
+    listed = {*NO_EFFECT, *REFUSED, *READ_BY_ARGUMENTS, *READ_BY_INTEGRATIONS, *READ_BY_SCRIPTS, *ALWAYS_ON}
     fields = {field.name for field in dataclasses.fields(Seq2SeqTrainingArguments)}
     assert fields - read - listed == set()
     assert listed <= fields

@@ -83,9 +83,9 @@ def test_norm_of_the_gradient_is_that_before_clipping(tmp_path: Path) -> None:
 
 
 def rows_of_first_step(run: Any) -> list[int]:
-    from burnish.run.data import plan_for
+    from burnish.run.plan import plan_for
 
-    return plan_for(run, run.train_dataset, run.args).rows(0, 0)
+    return plan_for(run, run.args).rows(0, 0)
 
 
 def test_counts(tmp_path: Path) -> None:

@@ -403,3 +403,18 @@ def test_model_card(tmp_path: Path) -> None:
     plain = runs.trainer(tmp_path, parts={"model": Spoiled(), "train_dataset": spoiled_rows(), "data_collator": None})
     with pytest.raises(SettingError, match="Spoiled has no config"):
         plain.create_model_card()
+
+
+def test_all_of_an_adapted_model_is_in_training_mode(tmp_path: Path) -> None:
+    """A model from `from_pretrained` is in evaluation mode inside its adapter's wrapper, which is in training mode."""
+    peft = pytest.importorskip("peft")
+    base = tiny.llama(attention_dropout=0.5).eval()
+    model = peft.get_peft_model(base, peft.LoraConfig(r=2, target_modules=["q_proj"], lora_dropout=0.5))
+    assert model.training and not base.training
+    modes: list[bool] = []
+    base.model.layers[0].register_forward_hook(lambda module, args, output: modes.append(module.training))
+    parts = {"model": model, "train_dataset": tiny.language_rows(8), "data_collator": None}
+    run = runs.trainer(tmp_path, max_steps=1, parts=parts)
+    modes.clear()
+    run.train()
+    assert modes[-1]

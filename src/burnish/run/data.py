@@ -171,9 +171,7 @@ def length_of_run(args: Any, source: Source) -> tuple[int, int]:
 def position_of(trainer: Trainer, args: Any, source: Source) -> dict[str, Any]:
     """What the place of a run in its data depends on. A checkpoint can be resumed where this is the same."""
     position: dict[str, Any] = {
-        STEP_SIZE: (
-            args.train_batch_size * args.gradient_accumulation_steps * trainer.engine.num_processes
-        ),
+        STEP_SIZE: (args.train_batch_size * args.gradient_accumulation_steps * trainer.engine.num_processes),
         "data_seed": data_seed(args),
         "train_sampling_strategy": str(args.train_sampling_strategy),
         "dataloader_drop_last": bool(args.dataloader_drop_last),

@@ -103,6 +103,8 @@ def prepare(
         ready.enter_context(trainer.engine.touching_few_rows())
     if args.torch_compile:
         trainer.model_wrapped = setup.compiled(trainer.model, args.torch_compile_backend, args.torch_compile_mode)
+    # all of it: an adapter's wrapper is in training mode from the start, while the model inside may not be
+    trainer.model_wrapped.train()
     return TrainingLoop(
         source=settled.source,
         runner=_runner(trainer, args, settled.assembly),
