@@ -27,7 +27,7 @@ class SavingFields:
     save_async: bool = field(
         default=True,
         metadata=about(
-            "Write checkpoints behind the training, which waits for a copy in the host's memory only. The copy takes as "
+            "Write checkpoints behind the training, which waits for a copy in host memory only. The copy takes as "
             "much memory as a checkpoint takes on the disk. --no_save_async: wait until it is written, without a copy."
         ),
     )
