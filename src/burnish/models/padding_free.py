@@ -47,12 +47,20 @@ class Rows:
     def apart(self, packed: torch.Tensor) -> torch.Tensor:
         """(1, heads, all tokens, head size) to (rows, heads, length, head size), zero where there is padding."""
         own = packed[0, :, self.tokens].transpose(0, 1)  # (tokens, heads, head size)
+        if self.is_full:
+            return own.unflatten(0, (-1, self.length)).transpose(1, 2)
         flat = own.new_zeros((self.last - self.first) * self.length, *own.shape[1:])
         return flat.index_copy(0, self.index, own).unflatten(0, (-1, self.length)).transpose(1, 2)
 
     def together(self, output: torch.Tensor) -> torch.Tensor:
         """(rows, length, heads, head size) to (tokens, heads, head size)."""
-        return output.flatten(0, 1).index_select(0, self.index)
+        flat = output.flatten(0, 1)
+        return flat if self.is_full else flat.index_select(0, self.index)
+
+    @property
+    def is_full(self) -> bool:
+        """Whether the rows have one length, so that there is no padding between them."""
+        return len(self.index) == (self.last - self.first) * self.length
 
     def mask(self, mask: torch.Tensor) -> torch.Tensor:
         """Their part of an attention mask (batch or 1, heads or 1, length, length)."""
