@@ -25,6 +25,7 @@ from burnish.loop.training import TrainingLoop
 from burnish.loop.window import LossWindow
 from burnish.models.flops import flops_per_token
 from burnish.optim.coverage import check_moves
+from burnish.models.contract import without_adapters
 from burnish.optim.neftune import noisy_embeddings
 from burnish.optim.optimizers import set_training
 from burnish.optim.schedulers import move_to
@@ -103,8 +104,10 @@ def prepare(
         ready.enter_context(trainer.engine.touching_few_rows())
     if args.torch_compile:
         trainer.model_wrapped = setup.compiled(trainer.model, args.torch_compile_backend, args.torch_compile_mode)
-    # all of it: an adapter's wrapper is in training mode from the start, while the model inside may not be
-    trainer.model_wrapped.train()
+    if not without_adapters(trainer.model).training:
+        # an adapter's wrapper is in training mode from the start, while the model inside comes in evaluation mode;
+        # parts of a model in training mode that a user keeps in evaluation stay there
+        trainer.model_wrapped.train()
     return TrainingLoop(
         source=settled.source,
         runner=_runner(trainer, args, settled.assembly),
