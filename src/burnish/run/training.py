@@ -23,9 +23,9 @@ from burnish.loop.nonfinite import NonFiniteWatch, nonfinite_rows
 from burnish.loop.step import Backward, StepRunner
 from burnish.loop.training import TrainingLoop
 from burnish.loop.window import LossWindow
+from burnish.models.contract import without_adapters
 from burnish.models.flops import flops_per_token
 from burnish.optim.coverage import check_moves
-from burnish.models.contract import without_adapters
 from burnish.optim.neftune import noisy_embeddings
 from burnish.optim.optimizers import set_training
 from burnish.optim.schedulers import move_to
