@@ -104,10 +104,7 @@ def prepare(
         ready.enter_context(trainer.engine.touching_few_rows())
     if args.torch_compile:
         trainer.model_wrapped = setup.compiled(trainer.model, args.torch_compile_backend, args.torch_compile_mode)
-    if not without_adapters(trainer.model).training:
-        # an adapter's wrapper is in training mode from the start, while the model inside comes in evaluation mode;
-        # parts of a model in training mode that a user keeps in evaluation stay there
-        trainer.model_wrapped.train()
+    _in_training_mode(trainer)
     return TrainingLoop(
         source=settled.source,
         runner=_runner(trainer, args, settled.assembly),
@@ -120,6 +117,13 @@ def prepare(
         stop=stop,
         flops_of=_flops_of(trainer),
     )
+
+
+def _in_training_mode(trainer: Trainer) -> None:
+    """An adapter's wrapper is in training mode from the start, while the model inside may come in evaluation mode. Parts
+    of a model in training mode that a user keeps in evaluation stay there."""
+    if not without_adapters(trainer.model).training:
+        trainer.model_wrapped.train()
 
 
 def _sees_gradients(trainer: Trainer) -> bool:
