@@ -120,7 +120,7 @@ def prepare(
 
 
 def _in_training_mode(trainer: Trainer) -> None:
-    """An adapter's wrapper is in training mode from the start, while the model inside may come in evaluation mode. Parts
+    """An adapter's wrapper is in training mode from the start, the model inside may come in evaluation mode. Parts
     of a model in training mode that a user keeps in evaluation stay there."""
     if not without_adapters(trainer.model).training:
         trainer.model_wrapped.train()
