@@ -1,4 +1,7 @@
-"""Files that are on the disk when a call returns, and their checksums."""
+"""Files that are on the disk when a call returns, and their checksums.
+
+Looking at checkpoints must not cost the import of torch, which only reading and writing tensors needs.
+"""
 
 from __future__ import annotations
 
@@ -7,8 +10,6 @@ import json
 import os
 from pathlib import Path
 from typing import Any
-
-import torch
 
 from burnish.core.errors import CheckpointError
 
@@ -53,6 +54,8 @@ def save_tensors(path: Path, content: Any) -> None:
     Raises:
         CheckpointError: the content holds objects of other classes than tensors and plain Python values.
     """
+    import torch
+
     # An open file rather than a name: a full disk then shows as the OSError that it is.
     with path.open("wb") as file:
         torch.save(content, file)
@@ -71,6 +74,8 @@ def load_tensors(path: Path) -> Any:
     Raises:
         CheckpointError: the file is damaged, or holds objects that could run code.
     """
+    import torch
+
     try:
         return torch.load(path, map_location="cpu", weights_only=True)
     except Exception as error:

@@ -5,6 +5,10 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
+from burnish.core.errors import CheckpointError
+
+from . import files
+
 PREFIX = "checkpoint-"
 
 TRAINER_STATE = "trainer_state.json"
@@ -57,3 +61,25 @@ def holds_weights(folder: Path) -> bool:
     """Whether a folder has weights of a model or of adapters."""
     names = (WEIGHTS, WEIGHTS_INDEX, OLD_WEIGHTS, OLD_WEIGHTS_INDEX)
     return bool(adapter_folders(folder)) or any((folder / name).is_file() for name in names)
+
+
+def weight_files(folder: Path) -> list[Path]:
+    """The files that hold the weights of a folder (not of an adapter).
+
+    Raises:
+        CheckpointError: there are none, or the index of shards cannot be read.
+    """
+    for whole, index in ((WEIGHTS, WEIGHTS_INDEX), (OLD_WEIGHTS, OLD_WEIGHTS_INDEX)):
+        if (folder / whole).is_file():
+            return [folder / whole]
+        if (folder / index).is_file():
+            return _shards(folder / index)
+    raise CheckpointError(f"{folder} holds no weights: neither {WEIGHTS} nor {WEIGHTS_INDEX}.")
+
+
+def _shards(index: Path) -> list[Path]:
+    try:
+        names = set(files.read_json(index)["weight_map"].values())
+    except (OSError, ValueError, KeyError, AttributeError) as error:
+        raise CheckpointError(f"{index} cannot be read: {error}") from error
+    return [index.with_name(name) for name in sorted(names)]

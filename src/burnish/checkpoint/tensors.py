@@ -82,7 +82,7 @@ def read(folder: Path) -> Tensors:
         CheckpointError: there are none, or a file is missing or damaged.
     """
     found: Tensors = {}
-    for path in weight_files(folder):
+    for path in layout.weight_files(folder):
         found.update(read_file(path))
     return found
 
@@ -102,28 +102,6 @@ def read_file(path: Path) -> Tensors:
     except (OSError, SafetensorError) as error:
         raise CheckpointError(f"{path} cannot be read: {error}") from error
     return found
-
-
-def weight_files(folder: Path) -> list[Path]:
-    """The files that hold the weights of a folder (not of an adapter).
-
-    Raises:
-        CheckpointError: there are none, or the index of shards cannot be read.
-    """
-    for whole, index in ((layout.WEIGHTS, layout.WEIGHTS_INDEX), (layout.OLD_WEIGHTS, layout.OLD_WEIGHTS_INDEX)):
-        if (folder / whole).is_file():
-            return [folder / whole]
-        if (folder / index).is_file():
-            return _shards(folder / index)
-    raise CheckpointError(f"{folder} holds no weights: neither {layout.WEIGHTS} nor {layout.WEIGHTS_INDEX}.")
-
-
-def _shards(index: Path) -> list[Path]:
-    try:
-        names = set(files.read_json(index)["weight_map"].values())
-    except (OSError, ValueError, KeyError, AttributeError) as error:
-        raise CheckpointError(f"{index} cannot be read: {error}") from error
-    return [index.with_name(name) for name in sorted(names)]
 
 
 def listed(names: Iterable[str], most: int = 5) -> str:
