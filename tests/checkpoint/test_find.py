@@ -12,7 +12,8 @@ import torch
 from checkpoint import snapshots
 
 from burnish.checkpoint.find import checkpoints, newest_good, problem_with, resolve
-from burnish.checkpoint.run_id import UNNAMED, begin_run, current_run, new_run_id, run_of
+from burnish.checkpoint.run_id import UNNAMED, current_run, new_run_id, run_of
+from burnish.checkpoint.run_manifest import RunManifest
 from burnish.core.errors import CheckpointError
 
 FILES = [
@@ -25,6 +26,10 @@ FILES = [
     "training_args.json",
     "manifest.json",
 ]
+
+
+def begin_run(folder: Path, run_id: str) -> None:
+    RunManifest(run_id=run_id).write(folder)
 
 
 def flip(path: Path) -> None:

@@ -7,21 +7,28 @@ from typing import Any
 
 import pytest
 
+from burnish.checkpoint.run_manifest import FINISHED, RunManifest, now
 from burnish.cli.fingerprints import fingerprints
 from burnish.cli.folder_lock import held
+from burnish.cli.run_changes import differences
 from burnish.cli.run_folder import check_only_measured, decide, move_aside
-from burnish.cli.run_record import RunRecord, differences
 from burnish.core.errors import CheckpointError, SettingError, UserError
 
 
-def record(**settings: Any) -> RunRecord:
+def record(**settings: Any) -> RunManifest:
     values = {"learning_rate": 1e-4, "num_train_epochs": 2.0, "logging_steps": 10, **settings}
-    return RunRecord(
-        "text-classification", {k: {"value": v, "origin": "flag"} for k, v in values.items()}, "burnish train", {}
-    )
+    told = {name: {"value": value, "origin": "flag"} for name, value in values.items()}
+    return RunManifest(task="text-classification", settings=told, command="burnish train")
 
 
-def decided(folder: Path, run: RunRecord, overwrite: bool = False, resume: Any = None) -> Any:
+def finished(folder: Path) -> None:
+    """A run that has come to its end there."""
+    run = record()
+    run.state, run.ended = FINISHED, now()
+    run.write(folder)
+
+
+def decided(folder: Path, run: RunManifest, overwrite: bool = False, resume: Any = None) -> Any:
     return decide(folder, run, overwrite, resume)
 
 
@@ -40,7 +47,7 @@ def test_a_folder_of_something_else_is_refused(tmp_path):
 
 
 def test_a_finished_run_is_refused_with_the_ways_out(tmp_path):
-    record().finish(tmp_path)
+    finished(tmp_path)
     with pytest.raises(UserError) as error:
         decided(tmp_path, record(logging_steps=3))
     said = str(error.value)
@@ -49,7 +56,7 @@ def test_a_finished_run_is_refused_with_the_ways_out(tmp_path):
 
 
 def test_more_epochs_of_a_finished_run_are_told_to_resume(tmp_path):
-    record().finish(tmp_path)
+    finished(tmp_path)
     with pytest.raises(UserError) as error:
         decided(tmp_path, record(num_train_epochs=4.0))
     assert "num_train_epochs  2.0  4.0" in str(error.value)
@@ -57,7 +64,7 @@ def test_more_epochs_of_a_finished_run_are_told_to_resume(tmp_path):
 
 
 def test_another_finished_run_shows_what_differs(tmp_path):
-    record().finish(tmp_path)
+    finished(tmp_path)
     with pytest.raises(UserError) as error:
         decided(tmp_path, record(learning_rate=2e-4, logging_steps=3))
     assert "learning_rate  0.0001  0.0002" in str(error.value)
@@ -101,10 +108,10 @@ def test_a_data_file_is_known_by_its_content(tmp_path):
     one, two = record(), record()
     for run, name, content in ((one, "a.csv", "text\nx\n"), (two, "b.csv", "text\nx\n")):
         (tmp_path / name).write_text(content)
-        run.data_files = fingerprints({"train_file": str(tmp_path / name)})
+        run.data = fingerprints({"train_file": str(tmp_path / name)})
     assert differences(one, two) == []
     (tmp_path / "b.csv").write_text("text\ny\n")
-    two.data_files = fingerprints({"train_file": str(tmp_path / "b.csv")})
+    two.data = fingerprints({"train_file": str(tmp_path / "b.csv")})
     assert [change.name for change in differences(one, two)] == ["train_file"]
 
 
@@ -115,13 +122,13 @@ def test_a_missing_data_file_names_what_is_there(tmp_path):
 
 
 def test_a_damaged_record_is_said(tmp_path):
-    (tmp_path / "run_settings.json").write_text("{")
+    (tmp_path / "run.json").write_text("{")
     with pytest.raises(UserError, match="cannot be read"):
         decided(tmp_path, record())
 
 
 def test_numbers_of_one_model_are_not_written_over_those_of_another(tmp_path):
-    record().finish(tmp_path)
+    finished(tmp_path)
     with pytest.raises(UserError, match="results of another model"):
         check_only_measured(tmp_path, "someone/model", overwrite=False)
     check_only_measured(tmp_path, str(tmp_path), overwrite=False)

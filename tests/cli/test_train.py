@@ -22,10 +22,10 @@ def test_train_leaves_model_results_card_and_says_what_it_does(train_words, tmp_
     assert main(train_words) == 0
     out, said = tmp_path / "out", capfd.readouterr()
     for name in ("all_results.json", "train_results.json", "eval_results.json", "model.safetensors", "config.json",
-                 "tokenizer.json", "README.md", "run_settings.json"):  # fmt: skip
+                 "tokenizer.json", "README.md", "run.json"):  # fmt: skip
         assert (out / name).is_file(), name
-    settings = read(out / "run_settings.json")
-    assert settings["finished"]
+    settings = read(out / "run.json")
+    assert settings["state"] == "finished" and settings["ended"]
     assert settings["settings"]["learning_rate"] == {"value": 0.01, "origin": "flag"}
     assert settings["settings"]["eval_strategy"] == {"value": "epoch", "origin": "validation data"}
     assert settings["settings"]["weight_decay"]["origin"] == "default"
@@ -51,12 +51,12 @@ def test_the_weights_of_the_end_are_evaluated_once(train_words, tmp_path):
 def test_a_finished_run_is_refused_and_moved_aside_when_asked(train_words, tmp_path, capfd):
     words = [*train_words, "--max_steps", "1"]
     assert main(words) == 0
-    before = (tmp_path / "out" / "run_settings.json").read_bytes()
+    before = (tmp_path / "out" / "run.json").read_bytes()
     assert main(words) == 1
     assert "holds this run already" in capfd.readouterr().err
     assert main([*words, "--overwrite_output_dir"]) == 0
-    assert (tmp_path / "out.1" / "run_settings.json").read_bytes() == before
-    assert read(tmp_path / "out" / "run_settings.json")["finished"]
+    assert (tmp_path / "out.1" / "run.json").read_bytes() == before
+    assert read(tmp_path / "out" / "run.json")["state"] == "finished"
 
 
 def test_an_interrupted_run_goes_on_by_the_same_command(train_words, tmp_path, capfd):
@@ -78,7 +78,7 @@ def test_an_interrupted_run_goes_on_by_the_same_command(train_words, tmp_path, c
     done = subprocess.run([sys.executable, "-c", script, *words], capture_output=True, text=True, env=environment)
     assert done.returncode == 130, done.stdout + done.stderr
     assert "The same command goes on" in done.stderr
-    assert read(tmp_path / "out" / "run_settings.json")["finished"] is None
+    assert read(tmp_path / "out" / "run.json")["state"] == "stopped"
     capfd.readouterr()
 
     assert main([*words, "--learning_rate", "3e-3"]) == 1
@@ -123,7 +123,7 @@ def test_settings_from_a_file_with_flags_over_them(tiny_model, reviews, tmp_path
         "max_steps: 50\nuse_cpu: true\nlearning_rate: 1e-3\nper_gpu_train_batch_size: 4\n"
     )
     assert main(["train", str(config), "--max_steps", "2"]) == 0
-    settings = read(tmp_path / "out" / "run_settings.json")["settings"]
+    settings = read(tmp_path / "out" / "run.json")["settings"]
     assert settings["max_steps"] == {"value": 2, "origin": "flag"}
     assert settings["learning_rate"] == {"value": 1e-3, "origin": "file"}
     assert settings["per_device_train_batch_size"]["value"] == 4

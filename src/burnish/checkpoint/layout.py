@@ -25,7 +25,7 @@ BURNISH = "burnish.json"
 MANIFEST = "manifest.json"
 """Written last: every other file with its size and checksum."""
 RUN = "run.json"
-"""In the output folder: the run that wrote there last."""
+"""In the output folder: what the run is that wrote there last (see `run_manifest`)."""
 
 WEIGHTS = "model.safetensors"
 WEIGHTS_INDEX = "model.safetensors.index.json"

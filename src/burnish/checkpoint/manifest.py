@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import json
 import platform
@@ -12,7 +13,10 @@ from typing import Any
 
 from . import files, layout
 
-PACKAGES = ("burnish", "torch", "transformers", "safetensors", "peft", "accelerate", "datasets")
+PACKAGES = (
+    *("burnish", "torch", "transformers", "tokenizers", "safetensors", "datasets", "accelerate", "peft", "numpy"),
+    *("bitsandbytes", "deepspeed"),
+)
 
 
 def seal(folder: Path, *, step: int, run_id: str, world_size: int, only_model: bool) -> None:
@@ -68,6 +72,7 @@ def versions() -> dict[str, str]:
     return {"python": platform.python_version(), **{name: found for name, found in installed.items() if found}}
 
 
+@functools.cache
 def _version(package: str) -> str | None:
     try:
         return metadata.version(package)

@@ -17,13 +17,6 @@ def new_run_id() -> str:
     return uuid.uuid4().hex[:12]
 
 
-def begin_run(output_dir: Path | str, run_id: str) -> None:
-    """Notes in `output_dir` that `run_id` writes there from now on. A run that goes on keeps its name (`run_of`)."""
-    folder = Path(output_dir)
-    folder.mkdir(parents=True, exist_ok=True)
-    files.replace_json(folder / layout.RUN, {"run_id": run_id})
-
-
 def current_run(output_dir: Path | str) -> str | None:
     """The run that wrote in `output_dir` last; None where that is not noted."""
     try:

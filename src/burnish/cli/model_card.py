@@ -82,7 +82,7 @@ def _training(facts: CardFacts) -> str:
     lines += [f"| {name} | {facts.settings[name]} |" for name in shown]
     lines += ["", "| data | |", "|---|---|", *(f"| {what} | {_cell(value)} |" for what, value in facts.notes)]
     made = ", ".join(f"{name} {number}" for name, number in facts.versions.items())
-    return "\n".join([*lines, "", f"Made with {made}. All settings are in `run_settings.json`."])
+    return "\n".join([*lines, "", f"Made with {made}. All settings are in `run.json`."])
 
 
 def _cell(text: str) -> str:

@@ -123,10 +123,10 @@ def _check_model(folder: Path) -> None:
 
 
 def _task_in(folder: Path) -> str:
-    from .run_record import RunRecord
+    from burnish.checkpoint.run_manifest import RunManifest
 
-    record = RunRecord.read(folder)
-    return record.task if record else "TASK"
+    record = RunManifest.read(folder)
+    return (record and record.task) or "TASK"
 
 
 def _parsed(words: Sequence[str]) -> tuple[Given, list[str]]:

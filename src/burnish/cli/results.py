@@ -7,9 +7,10 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from burnish.checkpoint.manifest import versions
+
 from .console import print_table, say
 from .model_card import CardFacts, model_card
-from .run_record import versions
 
 CURVE = "loss_curve.png"
 FIGURES = {"runtime": "{:.1f} s", "per_second": "{:.1f}", "epoch": "{:g}", "flos": "{:.3g}"}

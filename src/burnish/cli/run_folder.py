@@ -7,11 +7,12 @@ import shlex
 from dataclasses import dataclass
 from pathlib import Path
 
+from burnish.checkpoint.run_manifest import RunManifest
 from burnish.core.errors import SettingError, UserError
 
 from .console import table_lines
 from .folder_lock import check_free
-from .run_record import LENGTH_OF_RUN, Change, RunRecord, differences
+from .run_changes import LENGTH_OF_RUN, Change, differences
 
 
 class AlreadyFinished(UserError):
@@ -30,7 +31,7 @@ class Decision:
     """Settings in which a resumed run differs from what it was, where the user asked for that."""
 
 
-def decide(folder: Path, record: RunRecord, overwrite: bool, resume: str | bool | None) -> Decision:
+def decide(folder: Path, record: RunManifest, overwrite: bool, resume: str | bool | None) -> Decision:
     """What a run may do in its folder: start, go on, or move what is there aside. Raises `UserError` otherwise.
 
     Args:
@@ -48,7 +49,7 @@ def decide(folder: Path, record: RunRecord, overwrite: bool, resume: str | bool 
             )
         _check_holds_no_input(folder, record)
         return Decision(move_aside=_is_occupied(folder))
-    earlier = RunRecord.read(folder)
+    earlier = RunManifest.read(folder)
     if resume and resume != "auto":
         return _explicit_resume(folder, record, earlier, resume)
     if earlier is None:
@@ -58,6 +59,11 @@ def decide(folder: Path, record: RunRecord, overwrite: bool, resume: str | bool 
                 "--overwrite_output_dir to move what is there aside."
             )
         return Decision()
+    if earlier.task is None:
+        raise UserError(
+            f"{folder} holds a run of your own script ({earlier.command}). Choose another --output_dir, or give "
+            "--overwrite_output_dir to move what is there aside."
+        )
     return _second_run(folder, record, earlier)
 
 
@@ -67,7 +73,7 @@ def check_only_measured(folder: Path, model: str, overwrite: bool) -> None:
     _check_writable(folder)
     if overwrite:
         raise SettingError("--overwrite_output_dir starts a training anew; without --do_train there is none.")
-    if RunRecord.read(folder) is None or folder.resolve() in (Path(model).resolve(), *Path(model).resolve().parents):
+    if RunManifest.read(folder) is None or folder.resolve() in (Path(model).resolve(), *Path(model).resolve().parents):
         return
     raise UserError(
         f"{folder} holds the results of another model than {model}. Choose another --output_dir, or measure the model "
@@ -75,7 +81,7 @@ def check_only_measured(folder: Path, model: str, overwrite: bool) -> None:
     )
 
 
-def _explicit_resume(folder: Path, record: RunRecord, earlier: RunRecord | None, resume: str | bool) -> Decision:
+def _explicit_resume(folder: Path, record: RunManifest, earlier: RunManifest | None, resume: str | bool) -> Decision:
     from burnish.checkpoint.find import resolve
 
     checkpoint = resolve(True if _is_true(resume) else resume, str(folder))
@@ -85,7 +91,7 @@ def _explicit_resume(folder: Path, record: RunRecord, earlier: RunRecord | None,
     return Decision(str(checkpoint), note=_resuming(folder, Path(checkpoint)), changes=changes)
 
 
-def _second_run(folder: Path, record: RunRecord, earlier: RunRecord) -> Decision:
+def _second_run(folder: Path, record: RunManifest, earlier: RunManifest) -> Decision:
     """The folder has a run already: it is resumed if it is this one and was interrupted."""
     from burnish.checkpoint.find import resolve
 
@@ -108,7 +114,7 @@ def _resuming(folder: Path, checkpoint: Path) -> str:
     return f"resuming {folder} from {checkpoint.name}"
 
 
-def _finished_already(folder: Path, earlier: RunRecord) -> str:
+def _finished_already(folder: Path, earlier: RunManifest) -> str:
     return (
         f"{folder} holds this run already, finished {_day(earlier.finished)}.\n"
         f"  to use it:            burnish predict {shlex.quote(str(folder))} FILE\n"
@@ -117,7 +123,7 @@ def _finished_already(folder: Path, earlier: RunRecord) -> str:
     )
 
 
-def _another_run(folder: Path, earlier: RunRecord, changes: list[Change]) -> str:
+def _another_run(folder: Path, earlier: RunManifest, changes: list[Change]) -> str:
 
     state = f"finished {_day(earlier.finished)}" if earlier.finished else "interrupted"
     table = table_lines(["setting", "was", "now"], [[c.name, c.was, c.now] for c in changes])
@@ -136,7 +142,7 @@ def _another_run(folder: Path, earlier: RunRecord, changes: list[Change]) -> str
 INPUTS = ("train_file", "validation_file", "test_file", "model_name_or_path", "config_name", "tokenizer_name")
 
 
-def _check_holds_no_input(folder: Path, record: RunRecord) -> None:
+def _check_holds_no_input(folder: Path, record: RunManifest) -> None:
     """Refuses to move away the folder one stands in, or what the run itself reads."""
     values = {name: record.settings.get(name, {}).get("value") for name in INPUTS}
     inputs = {f"--{name} {value}": Path(str(value)) for name, value in values.items() if value}

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from burnish.core.errors import SettingError
+from burnish.core.secrets import hidden, is_secret
 from burnish.tasks.recipe import DataRequest, ModelRequest
 
 from .config_file import read_config
@@ -103,12 +104,13 @@ def with_validation(settings: Settings) -> dict[str, Any]:
 
 
 def recorded(settings: Settings, arguments: Any, chosen: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
-    """Every setting with its value and origin, for `run_settings.json`. Tokens are left out."""
-    found: dict[str, dict[str, Any]] = {}
-    for owner in (settings.data, settings.model, arguments):
-        for field in fields(owner):
-            if field.name.endswith("token") or field.name.startswith("_"):
-                continue
-            origin = settings.origins.get(field.name) or ("default", BECAUSE_OF_VALIDATION)[field.name in chosen]
-            found[field.name] = {"value": getattr(owner, field.name, None), "origin": origin}
+    """Every setting with its value and origin, for the manifest of the run. Tokens are left out."""
+    from burnish.arguments.origins import DERIVED, with_origins
+
+    requests = {**vars(settings.data), **vars(settings.model)}
+    found = {name: {"value": hidden(value)} for name, value in requests.items() if not is_secret(name)}
+    for name, setting in {**found, **with_origins(arguments)}.items():
+        otherwise = DERIVED if setting.get("origin") == DERIVED else "default"
+        because = BECAUSE_OF_VALIDATION if name in chosen else otherwise
+        found[name] = {**setting, "origin": settings.origins.get(name, because)}
     return found

@@ -7,7 +7,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from burnish.checkpoint.run_manifest import RunManifest
 from burnish.core.errors import SettingError
+from burnish.core.secrets import hidden_in_words
 
 from . import results, run_folder
 from .console import print_pairs, print_table, say
@@ -16,7 +18,6 @@ from .folder_lock import held
 from .help import help_text
 from .plan import plan
 from .quiet import quiet
-from .run_record import RunRecord, now, versions
 from .settings import Settings, read_settings, recorded, with_validation
 from .threads import load_torch
 
@@ -52,7 +53,7 @@ def command(words: Sequence[str]) -> int:
         closing = CLOSING if every else f"{CLOSING}\nThese are the flags used most; --help-all lists all of them."
         say(help_text(USAGE, flags.values(), every, closing))
         return 0
-    written = shlex.join(["burnish", "train", *words])
+    written = shlex.join(["burnish", "train", *hidden_in_words(words)])
     settings = read_settings(words, flags, frozenset(OLD_NAMES), written)
     train(settings)
     return 0
@@ -84,7 +85,7 @@ def train(settings: Settings) -> dict[str, Any]:
         arguments = settings.arguments(chosen)
         print_pairs("plan", plan(settings, run, arguments, chosen, phases.train))
         say()
-        record = replace(record, settings=recorded(settings, arguments, chosen), started=now())
+        record.settings = recorded(settings, arguments, chosen)
         return carry_out(settings, run, arguments, phases, decision, record)
 
 
@@ -117,13 +118,12 @@ def phases_of(arguments: Any, settings: Settings) -> Phases:
     return phases
 
 
-def record_of(settings: Settings, arguments: Any, chosen: Mapping[str, Any]) -> RunRecord:
-    return RunRecord(
+def record_of(settings: Settings, arguments: Any, chosen: Mapping[str, Any]) -> RunManifest:
+    return RunManifest(
         task=settings.task,
         settings=recorded(settings, arguments, chosen),
         command=settings.command,
-        versions=versions(),
-        data_files=fingerprints(vars(settings.data)),
+        data=fingerprints(vars(settings.data)),
     )
 
 
@@ -156,24 +156,28 @@ def with_best_metric(chosen: Mapping[str, Any], run: Any, settings: Settings) ->
 
 
 def carry_out(
-    settings: Settings, run: Any, arguments: Any, phases: Phases, decision: run_folder.Decision, record: Any
+    settings: Settings, run: Any, arguments: Any, phases: Phases, decision: run_folder.Decision, record: RunManifest
 ) -> dict[str, Any]:
-    """The phases in their order, with the files that say what the run is and that it is done."""
+    """The phases in their order. The manifest of a training says that it is finished once all results are there."""
+    from burnish.run.recording import closing
+
     folder = settings.output_dir
     if decision.move_aside:
         say(f"{folder} was moved to {run_folder.move_aside(folder)}")
     with held(folder):
+        with closing(record, folder):
+            metrics = measure(settings, run, arguments, phases, decision.resume_from, record)
         if phases.train:
-            record.write(folder)
-        metrics = measure(settings, run, arguments, phases, decision.resume_from)
-        if phases.train:
-            record.finish(folder)
             results.print_next(folder, settings.data.validation_file)
     return metrics
 
 
-def measure(settings: Settings, run: Any, arguments: Any, phases: Phases, resume_from: str | None) -> dict[str, Any]:
+def measure(
+    settings: Settings, run: Any, arguments: Any, phases: Phases, resume_from: str | None, record: RunManifest
+) -> dict[str, Any]:
     """Trains, evaluates and predicts. Returns what was measured, by name."""
+    from burnish.run.recording import Recording
+    from burnish.tracking.values import record as as_json
     from burnish.trainer import Trainer
 
     trainer = Trainer(
@@ -185,6 +189,7 @@ def measure(settings: Settings, run: Any, arguments: Any, phases: Phases, resume
         processing_class=run.processing_class,
         compute_metrics=run.compute_metrics,
     )
+    trainer.recording = Recording(record)
     metrics: dict[str, Any] = {}
     if phases.train:
         trained = trainer.train(resume_from_checkpoint=resume_from)
@@ -197,6 +202,7 @@ def measure(settings: Settings, run: Any, arguments: Any, phases: Phases, resume
         leave(settings, run, arguments, trainer, metrics)
     if phases.predict:
         metrics |= predict_test_file(settings, run, trainer, phases.train)
+    record.result["metrics"] = as_json(metrics)
     results.print_results(metrics)
     results.print_best(trainer.state, arguments)
     return metrics

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 Source = PlannedSource | StreamSource | LoaderSource
 
 STEP_SIZE = "examples per step (batch size)"
+ROWS, CONTENT = "rows of train_dataset", "content of train_dataset (fingerprint)"
 """In a position."""
 
 CPU_BUDGET = Budget(tokens=1024, call_cost=64)
@@ -177,9 +178,9 @@ def position_of(trainer: Trainer, args: Any, source: Source) -> dict[str, Any]:
         "dataloader_drop_last": bool(args.dataloader_drop_last),
     }
     if isinstance(source, PlannedSource):
-        position["rows of train_dataset"] = source.plan.num_rows
+        position[ROWS] = source.plan.num_rows
         if not source.assembly.examples_draw:
-            position["content of train_dataset (fingerprint)"] = fingerprint(source.dataset)
+            position[CONTENT] = fingerprint(source.dataset)
         # without packing too: a checkpoint of bins cannot be gone on from in rows
         position["packing_length"] = source.plan.bins.size if isinstance(source.plan, PackedPlan) else None
     return position

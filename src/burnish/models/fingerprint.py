@@ -1,0 +1,39 @@
+"""Whether two models have the same weights, told by a few numbers of each."""
+
+from __future__ import annotations
+
+import hashlib
+
+import torch
+from torch import nn
+
+NUMBERS = 8
+"""Numbers that are read of each weight, evenly spread over it."""
+
+
+def fingerprint(model: nn.Module) -> str | None:
+    """12 hex digits that follow from the names, shapes and types of all weights, and `NUMBERS` of the values of each.
+
+    One copy from the device. None for weights that cannot be read in this way (on no device, or spread over several).
+    """
+    digest = hashlib.sha256()
+    values = []
+    for name, weight in sorted(model.state_dict().items()):
+        if not isinstance(weight, torch.Tensor):
+            continue
+        digest.update(f"{name} {tuple(weight.shape)} {weight.dtype}\n".encode())
+        try:
+            values.append(_some(weight))
+        except (RuntimeError, NotImplementedError):
+            return None
+    try:
+        read = torch.cat(values).cpu() if values else torch.empty(0)
+    except (RuntimeError, NotImplementedError):
+        return None
+    digest.update(read.numpy().tobytes())
+    return digest.hexdigest()[:12]
+
+
+def _some(weight: torch.Tensor) -> torch.Tensor:
+    flat = weight.detach().reshape(-1)
+    return flat[:: max(1, flat.numel() // NUMBERS)][:NUMBERS].float()
