@@ -35,7 +35,7 @@ from .objectives.objective import LossOf
 from .optim.groups import decay_parameter_names
 from .optim.optimizers import build_optimizer, optimizer_class_and_kwargs
 from .optim.schedulers import make_scheduler
-from .run import evaluation
+from .run import evaluation, judging
 from .run.data import batch_loader
 from .run.hooks import has_own_loss, needs_argument, takes, warn_of_methods_not_called
 from .run.lazy_loader import LazyLoader
@@ -64,7 +64,7 @@ class Trainer:
         processing_class: tokenizer or processor; pads by default, and is saved with the model.
         model_init: called without arguments, or with a trial, before each `train()`.
         compute_loss_func: (outputs, labels, num_items_in_batch) to a loss: a mean, or a sum over `num_items_in_batch`.
-        compute_metrics: `EvalPrediction` to a dict of names and numbers.
+        compute_metrics: names of metrics (docs/metrics.md), functions of an `EvalPrediction` to a dict, or both.
         callbacks: `TrainerCallback`s, of burnish or of transformers.
         optimizers: an optimizer and a scheduler; either may be None.
         optimizer_cls_and_kwargs: a class of optimizer and its arguments, in place of `args.optim`.
@@ -93,7 +93,7 @@ class Trainer:
         processing_class: Any = None,
         model_init: Callable[..., nn.Module] | None = None,
         compute_loss_func: Callable[..., torch.Tensor] | None = None,
-        compute_metrics: Callable[[Any], dict[str, Any]] | None = None,
+        compute_metrics: Any = None,
         callbacks: list[Any] | None = None,
         optimizers: tuple[torch.optim.Optimizer | None, Any] = (None, None),
         optimizer_cls_and_kwargs: tuple[type[torch.optim.Optimizer], dict[str, Any]] | None = None,
@@ -108,7 +108,7 @@ class Trainer:
         self.processing_class = processing_class_from(older, processing_class, known)
         self.model_init = model_init
         self.train_dataset, self.eval_dataset = train_dataset, eval_dataset
-        self.compute_loss_func, self.compute_metrics = compute_loss_func, compute_metrics
+        self.compute_loss_func, self.compute_metrics = compute_loss_func, judging.checked(compute_metrics)
         self.preprocess_logits_for_metrics = preprocess_logits_for_metrics
         self.optimizer, self.lr_scheduler = optimizers
         self.given_optimizers = optimizers
@@ -407,7 +407,7 @@ class Trainer:
     ) -> EvalLoopOutput:
         """Puts the batches of a loader through the model, each row once, and gathers what comes out."""
         loss_only = self.settings.prediction_loss_only if prediction_loss_only is None else prediction_loss_only
-        return evaluation.evaluated(self, dataloader, self.settings, loss_only, ignore_keys, metric_key_prefix)
+        return evaluation.evaluated(self, dataloader, description, loss_only, ignore_keys, metric_key_prefix)
 
     def prediction_step(
         self,

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -11,24 +11,41 @@ import torch
 from burnish.core.errors import DataError
 from burnish.core.types import IGNORED_LABEL
 
+from .room import Room, Written
+
 Array = np.ndarray[Any, np.dtype[Any]]
+
+
+class Collected(NamedTuple):
+    """What a collector holds, to be merged elsewhere."""
+
+    structure: Any
+    columns: list[list[Array]]
+    """For each array of the structure those of the batches."""
+    rows: list[Sequence[int] | None]
 
 
 class Collector:
     """Gathers nested outputs of batches: tensors, arrays and numbers in tuples, lists and mappings.
 
-    Batches are copied to the host as they come and put together once, in `result`, so that time and memory grow with
-    what is gathered and no faster; while `result` runs, one array at a time is held twice.
+    Batches are copied to the host as they come and put together once, in `result`, which lets go of each as it does so:
+    time and memory grow with what is gathered and no faster. Where memory would not do, a temporary file holds it all.
 
     Args:
         padding: what arrays of unequal length are padded with.
+        room: how much there is; by default as much as is asked for.
+        batches_on_device: how many batches of an accelerator are kept there before they are copied together.
     """
 
-    def __init__(self, padding: int = IGNORED_LABEL) -> None:
-        self._padding = padding
+    def __init__(self, padding: int = IGNORED_LABEL, room: Room | None = None, batches_on_device: int = 1) -> None:
+        self._padding, self._room = padding, room
+        self._batches_on_device, self._on_device = batches_on_device, list[tuple[Any, Sequence[int] | None]]()
         self._structure: Any = None
-        self._columns: list[list[Array]] = []
+        self._columns: list[list[Array | Written]] = []
         self._rows: list[Sequence[int] | None] = []
+        self._sizes: list[int] = []
+        self._file: Any = None
+        self._in_memory = 0
 
     def add(self, batch_outputs: Any, rows: Sequence[int] | None = None) -> None:
         """Adds what came out for one batch.
@@ -40,23 +57,56 @@ class Collector:
 
         Raises:
             DataError: the structure, or the number of dimensions of an array, differs from the batches before.
+            SettingError: neither memory nor disk will hold all rows.
         """
-        arrays: list[Array] = []
-        structure = _take_apart(batch_outputs, arrays)
+        self._on_device.append((batch_outputs, rows))
+        if len(self._on_device) >= self._batches_on_device or not _is_elsewhere(batch_outputs):
+            self._fetch()
+
+    def _fetch(self) -> None:
+        """Copies to the host what was left on the device."""
+        waiting, self._on_device = self._on_device, []
+        for outputs, rows in waiting:
+            arrays: list[Array] = []
+            self._take(_take_apart(outputs, arrays), arrays, rows)
+
+    def _take(self, structure: Any, arrays: list[Array], rows: Sequence[int] | None) -> None:
+        size = len(rows) if rows is not None else max(map(len, arrays), default=0)
         if not self._rows:
             self._structure, self._columns = structure, [[] for _ in arrays]
+            if self._room is not None and self._room.needs_disk(arrays, size):
+                self._file = self._room.file()
         elif structure != self._structure:
             raise DataError(
                 f"Batch {len(self._rows)} of the evaluation gave {structure}, and those before it {self._structure} "
                 "(numbers are the dimensions of arrays): return the same for every batch."
             )
         for column, array in zip(self._columns, arrays, strict=True):
-            column.append(array)
+            column.append(array if self._file is None else Written(self._file, array))
         self._rows.append(rows)
+        self._sizes.append(size)
+        if self._file is None and self._room is not None:
+            self._in_memory += sum(array.nbytes for array in arrays)
+            if self._room.is_full(self._in_memory):
+                file = self._file = self._room.file()
+                self._columns = [[Written(file, np.asarray(array)) for array in column] for column in self._columns]
+
+    def state(self) -> Collected:
+        """All batches so far, as arrays."""
+        self._fetch()
+        columns = [list(map(np.asarray, column)) for column in self._columns]
+        return Collected(self._structure, columns, self._rows)
+
+    def merge(self, states: Iterable[Collected]) -> None:
+        """Adds the batches that were gathered elsewhere, such as in other processes. Raises as `add` does."""
+        for structure, columns, rows in states:
+            for place, of_batch in enumerate(rows):
+                self._take(structure, [column[place] for column in columns], of_batch)
 
     @property
     def count(self) -> int:
         """Examples gathered; one that came twice, by its row, counts once."""
+        self._fetch()
         return self._places()[1]
 
     def result(self) -> Any:
@@ -66,22 +116,20 @@ class Collector:
         are known, entries are in the order of the dataset, and an example that came twice is kept once; else they are
         in the order of their batches. An array with k entries an example keeps these together. Arrays that do not
         have a fixed number of entries an example (such as one scalar a batch) stay in the order of the batches.
-        """
-        places, count = self._places()
-        sizes = self._batch_sizes()
-        joined = (_join(column, places, count, sizes, self._padding) for column in self._columns)
-        return _put_together(self._structure, joined)
 
-    def _batch_sizes(self) -> list[int]:
-        """Examples of each batch: its rows, else the longest first dimension of its arrays."""
-        return [
-            len(rows) if rows is not None else max((len(column[batch]) for column in self._columns), default=0)
-            for batch, rows in enumerate(self._rows)
-        ]
+        Called once: afterwards the collector is empty. Large arrays are backed by a file where memory would not do.
+        """
+        self._fetch()
+        places, count = self._places()
+        blank = self._room.blank if self._file is not None and self._room is not None else np.empty
+        joined = (_join(column, places, count, self._sizes, self._padding, blank) for column in self._columns)
+        found = _put_together(self._structure, joined)
+        self._columns, self._file = [], None
+        return found
 
     def _places(self) -> tuple[Array, int]:
         """The place in the result of each example that was added, -1 for a repeated one; and the size of the result."""
-        total = sum(self._batch_sizes())
+        total = sum(self._sizes)
         rows = [row for batch in self._rows for row in (batch if batch is not None else (-1,))]
         if not rows or min(rows) < 0:
             return np.arange(total), total
@@ -124,31 +172,51 @@ def _on_host(value: Any) -> Array:
     return array
 
 
-def _join(arrays: list[Array], places: Array, count: int, batch_sizes: list[int], padding: int) -> Array:
-    """One array of all entries, (entries, ...), those of each example at its place."""
+def _is_elsewhere(nested: Any) -> bool:
+    """Whether there are tensors that are not in the host's memory."""
+    if isinstance(nested, Mapping):
+        nested = tuple(nested.values())
+    if isinstance(nested, (tuple, list)):
+        return any(map(_is_elsewhere, nested))
+    return isinstance(nested, torch.Tensor) and nested.device.type != "cpu"
+
+
+def _join(
+    arrays: list[Array | Written],
+    places: Array,
+    count: int,
+    batch_sizes: list[int],
+    padding: int,
+    blank: Callable[[tuple[int, ...], np.dtype[Any]], Array],
+) -> Array:
+    """One array of all entries, (entries, ...), those of each example at its place. Empties `arrays` on the way, so
+    that nothing is held twice."""
     entries = sum(map(len, arrays))
     each = entries // max(1, len(places))
     if [len(array) for array in arrays] != [each * size for size in batch_sizes]:
         places, count, each = np.arange(entries), entries, 1
     places = np.where(places[:, None] < 0, -1, places[:, None] * each + np.arange(each)).ravel()
-    joined = _blank(arrays, count * each, padding)
+    shape, dtype, is_ragged = _common(arrays)
+    joined = blank((count * each, *shape), dtype)
+    arrays.reverse()
     start = 0
-    for array in arrays:
+    while arrays:
+        array = arrays.pop()
         where = places[start : start + len(array)]
         start += len(array)
         kept = where >= 0
+        if is_ragged:
+            joined[where[kept]] = padding
         region: tuple[Any, ...] = (where[kept], *map(slice, array.shape[1:]))
-        joined[region] = array[kept]
+        joined[region] = np.asarray(array)[kept]
     return joined
 
 
-def _blank(arrays: list[Array], entries: int, padding: int) -> Array:
-    """Room for these arrays one below the other, filled with the padding where their shapes differ."""
+def _common(arrays: Sequence[Array | Written]) -> tuple[tuple[int, ...], np.dtype[Any], bool]:
+    """The shape and type of an entry that takes all of them, and whether some need padding."""
     shapes = {array.shape[1:] for array in arrays}
     shape = tuple(max(sizes) for sizes in zip(*shapes, strict=True))
     dtype = np.result_type(*(array.dtype for array in arrays))
-    if len(shapes) == 1:
-        return np.empty((entries, *shape), dtype)
-    if dtype.kind in "bu":
+    if len(shapes) > 1 and dtype.kind in "bu":
         dtype = np.result_type(dtype, np.int8)  # the padding may be negative
-    return np.full((entries, *shape), padding, dtype)
+    return shape, dtype, len(shapes) > 1

@@ -54,6 +54,7 @@ class EvaluationLoop:
         count: rows and labels of a batch, on the host.
         mean_over: the count that the loss of a batch is a mean over.
         gather: by name ("predictions", "labels", "inputs", "losses"), where the outputs go.
+        judge: told of each batch that has logits and labels, as (inputs, logits, labels, loss).
         main_input: which input is gathered as "inputs".
         rows_an_event: callbacks are told after so many rows, as if batches had them; None tells them of every batch.
         parts: a batch with its outputs, or its parts in order, where it does not fit into memory.
@@ -64,6 +65,7 @@ class EvaluationLoop:
     mean_over: str
     events: Events
     gather: dict[str, Gathering] = field(default_factory=dict)
+    judge: Callable[[Inputs, Any, Any, torch.Tensor | None], None] | None = None
     preprocess: Callable[[Any, Any], Any] | None = None
     main_input: str = "input_ids"
     rows_an_event: int | None = None
@@ -98,6 +100,8 @@ class EvaluationLoop:
             mean.add(float(loss.mean()), targets)
         if self.preprocess is not None and logits is not None:
             logits = self.preprocess(logits, labels)
+        if self.judge is not None and logits is not None and labels is not None:
+            self.judge(inputs, logits, labels, loss)
         self._put("predictions", logits, numbers)
         self._put("labels", labels, numbers)
         if "inputs" in self.gather:

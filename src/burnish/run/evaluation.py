@@ -16,16 +16,15 @@ from burnish.core.types import EvalLoopOutput
 from burnish.data.batches import OrderedBatches, StreamBatches, in_order, is_stream
 from burnish.data.kinds import check_is_dataset
 from burnish.data.table import is_at_hand
-from burnish.evaluation.collect import Collector
 from burnish.evaluation.logits import keys_to_ignore, logits_of, without_padding
-from burnish.evaluation.names import plain_numbers, prefixed
-from burnish.evaluation.prediction import EvalPrediction
-from burnish.loop.evaluating import EvaluationLoop, Gathering, LossMean
+from burnish.evaluation.names import prefixed
+from burnish.loop.evaluating import EvaluationLoop
 from burnish.loop.memory import in_parts_that_fit
 from burnish.optim.optimizers import set_training
 
 from .data import assembly_for, check_rows, loading_for, pruned
 from .hooks import has_own_loss, overridden
+from .judging import Judging
 from .length_order import ByLength, in_length_order
 from .loss import counted, counter_for, native_loss
 
@@ -82,17 +81,15 @@ def _in_dataset_order(trainer: Trainer, dataset: Any, args: Any) -> Any:
 
 
 def evaluated(
-    trainer: Trainer,
-    loader: Any,
-    args: Any,
-    loss_only: bool,
-    ignore_keys: list[str] | None,
-    prefix: str,
+    trainer: Trainer, loader: Any, description: str, loss_only: bool, ignore_keys: list[str] | None, prefix: str
 ) -> EvalLoopOutput:
-    """Puts a loader's batches through the model, and what comes out through the metrics."""
-    wanted = set(args.include_for_metrics or ())
-    names = () if loss_only else ("predictions", "labels", *sorted(wanted & {"inputs"}), *_losses(wanted))
-    gather: dict[str, Gathering] = {name: Collector(trainer.output_padding) for name in names}
+    """Puts a loader's batches through the model, and what comes out through the metrics.
+
+    Args:
+        description: "Evaluation" where metrics are all that is wanted: those by name then keep no predictions.
+    """
+    args, keeps = trainer.settings, description != "Evaluation" or trainer.compute_metrics is None
+    judging = Judging(trainer, args, keeps, loss_only, rows_behind(trainer, loader))
     objective, by_length = trainer.objective, loader if isinstance(loader, ByLength) else None
     loop = EvaluationLoop(
         predict=lambda inputs: trainer.prediction_step(
@@ -101,7 +98,8 @@ def evaluated(
         count=counter_for(trainer),
         mean_over=objective.mean_over,
         events=trainer.callback_handler,
-        gather=gather,
+        gather={**judging.gather},
+        judge=judging.of_batch,
         preprocess=trainer.preprocess_logits_for_metrics,
         main_input=getattr(trainer.model, "main_input_name", "input_ids"),
         rows_an_event=args.eval_batch_size if by_length is not None else None,
@@ -109,8 +107,11 @@ def evaluated(
     )
     with _in_evaluation(trainer), contextlib.nullcontext() if by_length is None else by_length.computed_so():
         loss, rows = loop.run(loader if by_length is None else by_length.numbered())
-    results = {name: collector.result() for name, collector in gather.items()}
-    metrics = _metrics(trainer, results, loss, prefix)
+    results = {name: collector.result() for name, collector in judging.gather.items()}
+    metrics = judging.metrics(results)
+    if loss.value is not None:
+        metrics[f"{prefix}_loss"] = loss.value
+    metrics = prefixed(metrics, prefix)
     return EvalLoopOutput(results.get("predictions"), results.get("labels"), metrics, rows)
 
 
@@ -126,23 +127,6 @@ def _in_evaluation(trainer: Trainer) -> Iterator[None]:
     finally:
         if optimizer is not None:
             set_training(optimizer, True)
-
-
-def _losses(wanted: set[str]) -> tuple[str, ...]:
-    return ("losses",) if "loss" in wanted else ()
-
-
-def _metrics(trainer: Trainer, results: dict[str, Any], loss: LossMean, prefix: str) -> dict[str, float]:
-    metrics: dict[str, Any] = {}
-    predictions, labels = results.get("predictions"), results.get("labels")
-    if trainer.compute_metrics is not None and predictions is not None and labels is not None:
-        found = trainer.compute_metrics(
-            EvalPrediction(predictions, labels, inputs=results.get("inputs"), losses=results.get("losses"))
-        )
-        metrics = plain_numbers(found)
-    if loss.value is not None:
-        metrics[f"{prefix}_loss"] = loss.value
-    return prefixed(metrics, prefix)
 
 
 def computed(
@@ -218,6 +202,14 @@ def named_dataset(datasets: Any, name: str) -> Any:
         there = f"eval_dataset has {', '.join(map(repr, known))}" if known else "eval_dataset is no dict of datasets"
         raise SettingError(f"There is no evaluation dataset {name!r}: {there}.")
     return datasets[name]
+
+
+def rows_behind(trainer: Trainer, loader: Any) -> int | None:
+    """Rows that a loader will give; None where it does not know."""
+    try:
+        return trainer.num_examples(loader)
+    except (TypeError, AttributeError):
+        return None
 
 
 def length_of(loader: Any) -> int | None:

@@ -1,0 +1,149 @@
+"""`compute_metrics` in all its forms: names, objects of other libraries, functions of everything or of each batch."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, Protocol
+
+from burnish.core.errors import SettingError
+
+from .foreign import EvaluateModule, TorchMetric, is_evaluate_module, is_torchmetric
+from .metrics import Metrics, formula_of
+from .names import plain_numbers
+from .prediction import EvalPrediction
+from .reading import Reading, shapes_of
+
+
+class Scorer(Protocol):
+    """Metrics that are updated batch by batch and merged over processes."""
+
+    def update(self, predictions: Any, labels: Any) -> None: ...
+
+    def state(self) -> Any: ...
+
+    def merge(self, states: Iterable[Any]) -> None: ...
+
+    def compute(self) -> Mapping[str, Any]: ...
+
+
+def checked(compute_metrics: Any) -> Any:
+    """What a user gave as `compute_metrics`, as it is.
+
+    Raises:
+        SettingError: a name is unknown, or something is neither a name, a metric nor a function.
+    """
+    for one in _several(compute_metrics):
+        if isinstance(one, str):
+            formula_of(one)
+        elif not callable(one) and not is_evaluate_module(one):
+            raise SettingError(
+                f"compute_metrics takes names of metrics, functions, and metrics of torchmetrics or evaluate, not "
+                f"{type(one).__name__}."
+            )
+    return compute_metrics
+
+
+class Judge:
+    """Computes the metrics of one evaluation.
+
+    Args:
+        compute_metrics: a name, a function, an object of torchmetrics or `evaluate`, or several of them.
+        reading: how batches are read by those that are no functions.
+        by_batch: whether functions are called with each batch, as ``function(prediction, compute_result=…)``, true with
+            the last (`batch_eval_metrics`).
+    """
+
+    def __init__(self, compute_metrics: Any, reading: Reading, by_batch: bool = False) -> None:
+        given = _several(checked(compute_metrics))
+        names = [one for one in given if isinstance(one, str)]
+        self._scorers: list[Scorer] = [Metrics(names, reading)] if names else []
+        self._functions: list[Callable[..., Any]] = []
+        for one in given:
+            if is_torchmetric(one):
+                self._scorers.append(TorchMetric(one, reading))
+            elif is_evaluate_module(one):
+                self._scorers.append(EvaluateModule(one, reading))
+            elif not isinstance(one, str):
+                self._functions.append(one)
+        self._by_batch = by_batch
+        self._held: EvalPrediction | None = None
+
+    @property
+    def needs_everything(self) -> bool:
+        """Whether predictions and labels of all rows have to be gathered."""
+        return bool(self._functions) and not self._by_batch
+
+    def update(self, prediction: EvalPrediction) -> None:
+        """Adds a batch, whose arrays are tensors where they were computed."""
+        for scorer in self._scorers:
+            with _Named(scorer, prediction):
+                scorer.update(prediction.predictions, prediction.label_ids)
+        if self._by_batch and self._functions:
+            if self._held is not None:
+                self._call(self._held, compute_result=False)
+            self._held = prediction  # which is the last is known afterwards
+
+    def state(self) -> list[Any]:
+        """What is remembered of the batches, to be merged in another process."""
+        return [scorer.state() for scorer in self._scorers]
+
+    def merge(self, states: Iterable[list[Any]]) -> None:
+        """Adds what the same metrics remembered elsewhere."""
+        for state in states:
+            for scorer, of_scorer in zip(self._scorers, state, strict=True):
+                scorer.merge([of_scorer])
+
+    def compute(self, everything: EvalPrediction | None = None) -> dict[str, Any]:
+        """The metrics, as plain numbers and lists.
+
+        Args:
+            everything: all rows, for functions that need them; None where these have no predictions or labels.
+
+        Raises:
+            SettingError: a metric could not be computed, or two have one name.
+        """
+        parts = [scorer.compute() for scorer in self._scorers]
+        prediction = self._held if self._by_batch else everything
+        self._held = None
+        if prediction is not None:
+            parts += self._call(prediction, **({"compute_result": True} if self._by_batch else {}))
+        found: dict[str, Any] = {}
+        for part in map(plain_numbers, parts):
+            twice = found.keys() & part.keys()
+            if twice:
+                raise SettingError(f"compute_metrics: two metrics are called {min(twice)!r}. Take one of them out.")
+            found |= part
+        return found
+
+    def _call(self, prediction: EvalPrediction, **settings: bool) -> list[Any]:
+        found = []
+        for function in self._functions:
+            with _Named(function, prediction):
+                found.append(function(prediction, **settings))
+        return found
+
+
+class _Named:
+    """Errors inside say which metric failed, and on what."""
+
+    def __init__(self, metric: Any, prediction: EvalPrediction) -> None:
+        self._metric, self._prediction = metric, prediction
+
+    def __enter__(self) -> None:
+        return None
+
+    def __exit__(self, kind: Any, error: BaseException | None, trace: Any) -> None:
+        if not isinstance(error, Exception) or isinstance(self._metric, Metrics):
+            return  # names say it themselves
+        name = getattr(self._metric, "__name__", type(self._metric).__name__)
+        given, labels = shapes_of(self._prediction.predictions), shapes_of(self._prediction.label_ids)
+        raise SettingError(
+            f"compute_metrics: {name} raised {type(error).__name__}: {error}. It was given predictions {given} and "
+            f"labels {labels}."
+        ) from error
+
+
+def _several(given: Any) -> list[Any]:
+    if given is None:
+        return []
+    return list(given) if isinstance(given, (list, tuple)) else [given]

@@ -1,0 +1,98 @@
+"""What `compute_metrics` of a trainer is given in an evaluation, and what has to be kept for it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from burnish.core.types import Inputs
+from burnish.evaluation.collect import Collector
+from burnish.evaluation.judge import Judge
+from burnish.evaluation.judge import checked as checked
+from burnish.evaluation.prediction import EvalPrediction
+from burnish.evaluation.reading import Reading
+from burnish.evaluation.room import Room
+from burnish.models.contract import without_adapters
+
+if TYPE_CHECKING:
+    from burnish.trainer import Trainer
+
+FURTHER = {"inputs": "inputs", "loss": "losses"}
+"""Names in `include_for_metrics`, and those of what is gathered for them."""
+
+
+@dataclass
+class Judging:
+    """The metrics of one evaluation, and the collectors of what is needed of all rows.
+
+    Args:
+        keeps: whether predictions and labels are wanted for themselves.
+        loss_only: whether nothing but the loss is.
+        rows: how many there will be; None where it is not known.
+    """
+
+    trainer: Trainer
+    args: Any
+    keeps: bool
+    loss_only: bool
+    rows: int | None
+
+    def __post_init__(self) -> None:
+        args = self.args
+        given = None if self.loss_only else self.trainer.compute_metrics
+        self._judge = Judge(given, reading_for(self.trainer), by_batch=args.batch_eval_metrics)
+        self._further = [FURTHER[name] for name in sorted(set(args.include_for_metrics or ()) & set(FURTHER))]
+        names: list[str] = []
+        if not self.loss_only and (self.keeps or self._judge.needs_everything):
+            names = ["predictions", "labels", *self._further]
+        self.gather = {name: self._collector() for name in names}
+
+    def _collector(self) -> Collector:
+        room = Room(self.rows, Path(self.args.output_dir))
+        return Collector(self.trainer.output_padding, room, self.args.eval_accumulation_steps or 1)
+
+    @property
+    def of_batch(self) -> Callable[[Inputs, Any, Any, torch.Tensor | None], None] | None:
+        """What is to be told of each batch; None where nothing is."""
+        return None if self.loss_only or self.trainer.compute_metrics is None else self._update
+
+    def _update(self, inputs: Inputs, logits: Any, labels: Any, loss: torch.Tensor | None) -> None:
+        main = getattr(self.trainer.model, "main_input_name", "input_ids")
+        self._judge.update(
+            EvalPrediction(
+                logits,
+                labels,
+                inputs=inputs[main] if "inputs" in self._further else None,
+                losses=loss if "losses" in self._further else None,
+            )
+        )
+
+    def metrics(self, results: dict[str, Any]) -> dict[str, Any]:
+        """The values, once all batches are through; `results` is what was gathered. None without labels."""
+        predictions, labels = results.get("predictions"), results.get("labels")
+        everything = None
+        if predictions is not None and labels is not None:
+            everything = EvalPrediction(predictions, labels, results.get("inputs"), results.get("losses"))
+        return self._judge.compute(everything)
+
+
+def reading_for(trainer: Trainer) -> Reading:
+    """How metrics read what the trainer's model returns."""
+    model = without_adapters(trainer.model)
+    config = getattr(model, "config", None)
+    names = getattr(config, "id2label", None) or {}
+    generates = bool(getattr(trainer, "generates", False))
+    return Reading(
+        next_token=trainer.facts.shifts_labels and not generates,
+        class_names=[str(names[number]) for number in sorted(names)] if _is_numbered(names) else None,
+        processing_class=trainer.processing_class,
+        is_ctc=type(model).__name__.endswith("ForCTC"),
+    )
+
+
+def _is_numbered(names: Any) -> bool:
+    return isinstance(names, dict) and sorted(names) == list(range(len(names)))
