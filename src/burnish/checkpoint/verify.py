@@ -80,8 +80,13 @@ def _problems_without_manifest(checkpoint: Path) -> Iterator[tuple[str, str]]:
         yield layout.TRAINER_STATE, "is missing"
     except (OSError, ValueError) as error:
         yield layout.TRAINER_STATE, f"is damaged: {error}"
+    yield from unreadable(checkpoint)
+
+
+def unreadable(folder: Path) -> Iterator[tuple[str, str]]:
+    """The files of weights and of an optimizer's state in a folder whose table of contents does not fit them."""
     try:
-        paths = _files_of_tensors(checkpoint)
+        paths = _files_of_tensors(folder)
     except CheckpointError as error:
         yield "", str(error)
         return

@@ -22,6 +22,7 @@ Commands:
   train      fine-tune a model on your file
   plan       how much memory a run will take, and what would make it fit
   predict    ask a trained model about a file, or about a sentence
+  runs       list runs; verify checkpoints, compare two runs, run one again
   demo       see it work: train on bundled reviews, offline, in a few minutes
 
   burnish COMMAND --help    the flags of a command
@@ -93,13 +94,19 @@ def _plan(words: Sequence[str]) -> int:
     return command(words)
 
 
+def _runs(words: Sequence[str]) -> int:
+    from .runs import command
+
+    return command(words)
+
+
 def _demo(words: Sequence[str]) -> int:
     from .demo import command
 
     return command(words)
 
 
-COMMANDS: dict[str, Command] = {"train": _train, "plan": _plan, "predict": _predict, "demo": _demo}
+COMMANDS: dict[str, Command] = {"train": _train, "plan": _plan, "predict": _predict, "runs": _runs, "demo": _demo}
 
 
 def version() -> str:

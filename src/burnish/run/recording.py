@@ -13,6 +13,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from burnish.arguments.origins import with_origins
+from burnish.callbacks.flow import OUT_OF_TIME
+from burnish.callbacks.flow import OUT_OF_TIME
 from burnish.checkpoint.manifest import versions
 from burnish.checkpoint.process import this_process
 from burnish.checkpoint.run_manifest import FAILED, FINISHED, RUNNING, STOPPED, RunManifest, now
@@ -96,21 +98,9 @@ class Recording:
         manifest, self._manifest = self._manifest, None
         if manifest is None:  # it came to its end before it began
             return
-        state = trainer.state
-        manifest.result = record(
-            {
-                "step": state.global_step,
-                "epoch": state.epoch,
-                "seconds": round(self._seconds_before + time.monotonic() - self._begun, 3),
-                "train_loss": state.train_loss,
-                "best": best_of(state, args.metric_for_best_model),
-                "metrics": _last_metrics(state),
-            }
-        )
-        if error is None and state.global_step < state.max_steps:
-            manifest.reason = (
-                f"ended at step {state.global_step} of {state.max_steps}, as a setting or a callback asked"
-            )
+        seconds = self._seconds_before + time.monotonic() - self._begun
+        manifest.result = _result(trainer.state, args.metric_for_best_model, seconds)
+        manifest.reason = _early(trainer.state, args)
         if error is None and self.known is not None:
             _write(manifest, self._folder)
         else:
@@ -133,8 +123,10 @@ def closing(manifest: RunManifest, folder: Path) -> Iterator[None]:
 def close(manifest: RunManifest, folder: Path, error: BaseException | None) -> None:
     """Writes down how a run has ended, once. A file that cannot be written is no reason to fail."""
     if manifest.state != RUNNING:
+        if error is None:  # stopped in time, with all its results
+            _write(manifest, folder)
         return
-    manifest.state, manifest.ended = FINISHED, now()
+    manifest.state, manifest.ended = STOPPED if manifest.reason == OUT_OF_TIME else FINISHED, now()
     if error is not None:
         manifest.state, manifest.reason = _state_and_reason(error)
     _write(manifest, folder)
@@ -165,6 +157,28 @@ def of_script(args: Any) -> RunManifest:
         command=surroundings.command_line(),
         script=None if script is None else str(script),
         settings=with_origins(args),
+    )
+
+
+def _early(state: TrainerState, args: Any) -> str | None:
+    """Why a training came to its end before its last step; None where it did not."""
+    if state.global_step >= state.max_steps:
+        return None
+    if state.stop_reason == OUT_OF_TIME and not args.fit_schedule_to_max_time:
+        return OUT_OF_TIME
+    return f"ended at step {state.global_step} of {state.max_steps}, as a callback or a setting asked"
+
+
+def _result(state: TrainerState, metric: str | None, seconds: float) -> dict[str, Any]:
+    return record(
+        {
+            "step": state.global_step,
+            "epoch": state.epoch,
+            "seconds": round(seconds, 3),
+            "train_loss": state.train_loss,
+            "best": best_of(state, metric),
+            "metrics": _last_metrics(state),
+        }
     )
 
 

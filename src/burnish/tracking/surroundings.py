@@ -33,8 +33,8 @@ def script() -> Path | None:
 def git_state(folder: Path) -> dict[str, Any] | None:
     """``{"folder", "commit", "branch", "dirty"}`` of the repository that `folder` is in; None where it is in none.
 
-    Dirty means that files which git knows are not as in the commit. One call of git, given up after a second; commit and
-    dirty are None then.
+    Dirty means that files which git knows are not as in the commit. One call of git, given up after a second; commit
+    and dirty are None then.
     """
     top = next((place for place in (folder, *folder.parents) if (place / ".git").exists()), None)
     if top is None:
