@@ -156,6 +156,15 @@ class Notes:
     def look_at_saves(self, wait: bool = False) -> None:
         pass
 
+    def try_saving(self) -> None:
+        pass
+
+    def finish_saves(self) -> None:
+        pass
+
+    def refuse_unsaved(self) -> None:
+        pass
+
     def learning_rate(self) -> float:
         return self.rate
 

@@ -42,6 +42,7 @@ from .run.lazy_loader import LazyLoader
 from .run.length_order import Tried
 from .run.loss import counted, loss_by_function, native_loss, objective_for
 from .run.older_names import processing_class_from
+from .run.recording import Recording
 from .run.training import made_ready, prepare
 from .tracking import card, results
 from .tracking.console import ConsoleCallback
@@ -102,7 +103,7 @@ class Trainer:
     ) -> None:
         self.args = own_settings(args)
         self._held: TrainingArguments | None = None
-        self._num_training_steps = 0
+        self._num_training_steps, self.recording = 0, Recording()
         self.current_gradient_accumulation_steps = 1.0
         known = inspect.signature(Trainer.__init__).parameters
         self.processing_class = processing_class_from(older, processing_class, known)
@@ -199,7 +200,7 @@ class Trainer:
 
         Raises:
             DataError: a row cannot be trained on; found before the first step where it can be.
-            CheckpointError: the checkpoint is missing, damaged, or of other data.
+            CheckpointError: the checkpoint is missing, damaged, or of other data; at the end, none could be written.
             NonFiniteError: a loss or gradient is not finite, and `nonfinite_policy` is "stop".
         """
         resume = older.pop("model_path", resume_from_checkpoint)
@@ -218,6 +219,7 @@ class Trainer:
             metrics = begun.metrics(self.state)
             self.log(metrics)
             self.callback_handler.fire("on_train_end")
+            loop.actions.refuse_unsaved()
         metrics |= begun.efficiency(self.state, loop.seconds)
         return TrainOutput(self.state.global_step, self.state.train_loss, metrics)
 

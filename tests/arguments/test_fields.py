@@ -13,6 +13,13 @@ from burnish.arguments.training_arguments import Seq2SeqTrainingArguments, Train
 OURS = {
     "nonfinite_policy": "stop",
     "save_async": True,
+    "save_minutes": None,
+    "keep_last": None,
+    "keep_best": None,
+    "keep_every_steps": None,
+    "keep_every_minutes": None,
+    "max_time": None,
+    "fit_schedule_to_max_time": False,
     "token_budget": None,
     "trim_padding": True,
     "padding_free": None,

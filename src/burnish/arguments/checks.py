@@ -37,7 +37,21 @@ def check(args: EveryField) -> None:
         )
     if args.max_steps < 1 and args.num_train_epochs < 0:
         raise SettingError(f"{_shown(args, 'num_train_epochs', 'max_steps')}: set one of them above 0.")
+    if args.fit_schedule_to_max_time and args.max_time is None:
+        raise SettingError("`fit_schedule_to_max_time=True` fits the schedule to `max_time`. Set it, such as '2h'.")
+    _check_kept(args)
     _check_best(args)
+
+
+def _check_kept(args: EveryField) -> None:
+    """No limit that what is to be kept exceeds."""
+    last, best, total = args.keep_last or 0, args.keep_best or 0, args.save_total_limit
+    if total is not None and last + best > total:
+        names = [name for name in ("keep_last", "keep_best", "save_total_limit") if getattr(args, name)]
+        raise SettingError(
+            f"{_shown(args, *names)}: the limit is below what is to be kept. Set `save_total_limit` to {last + best} "
+            "or more, or leave it out."
+        )
 
 
 def _check_best(args: EveryField) -> None:
@@ -74,6 +88,8 @@ def _asking(args: EveryField) -> str:
     """The setting for which evaluations are compared."""
     if args.load_best_model_at_end:
         return "load_best_model_at_end"
+    if args.keep_best:
+        return "keep_best"
     return "save_strategy" if args.save_strategy == "best" else "lr_scheduler_type"
 
 

@@ -7,6 +7,7 @@ import re
 from collections.abc import Callable
 from typing import Any
 
+from burnish.core.durations import seconds_of
 from burnish.core.errors import SettingError
 
 from .choices import DebugOption
@@ -58,7 +59,7 @@ def _derive_evaluation(args: EveryField) -> None:
 def compares_evaluations(args: EveryField) -> bool:
     """Whether the run asks which of two evaluations is better."""
     judging_schedule = args.lr_scheduler_type in ("reduce_lr_on_plateau", "greedy")
-    return args.load_best_model_at_end or args.save_strategy == "best" or judging_schedule
+    return args.load_best_model_at_end or args.save_strategy == "best" or bool(args.keep_best) or judging_schedule
 
 
 def derive_direction(args: EveryField) -> None:
@@ -117,7 +118,13 @@ def _words(given: Any) -> list[str]:
     return [getattr(part, "value", part) for part in given or []]
 
 
+def seconds(given: Any) -> float | None:
+    """A length of time as a number of seconds."""
+    return None if given is None or str(given).lower() in ("", "none") else seconds_of("max_time", given)
+
+
 ONE_FORM: dict[str, Callable[[Any], Any]] = {
+    "max_time": seconds,
     "report_to": trackers,
     "debug": debug_options,
     "include_num_input_tokens_seen": counted_tokens,

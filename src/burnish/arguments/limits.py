@@ -13,12 +13,15 @@ class Limit(NamedTuple):
     highest: float = math.inf
     below: bool = False
     """Whether `highest` itself is too large."""
+    above: bool = False
+    """Whether `lowest` itself is too small."""
 
 
 NOT_NEGATIVE = Limit(0)
 POSITIVE = Limit(1)
 SHARE = Limit(0, 1)
 DECAY = Limit(0, 1, below=True)
+ABOVE_ZERO = Limit(0, above=True)
 
 LIMITS = {
     "learning_rate": NOT_NEGATIVE,
@@ -40,6 +43,11 @@ LIMITS = {
     "logging_steps": NOT_NEGATIVE,
     "eval_steps": NOT_NEGATIVE,
     "save_steps": NOT_NEGATIVE,
+    "save_minutes": ABOVE_ZERO,
+    "keep_last": POSITIVE,
+    "keep_best": POSITIVE,
+    "keep_every_steps": POSITIVE,
+    "keep_every_minutes": ABOVE_ZERO,
     "eval_delay": NOT_NEGATIVE,
     "eval_accumulation_steps": POSITIVE,
     "torch_empty_cache_steps": POSITIVE,
@@ -75,12 +83,13 @@ def within_limits(name: str, value: Any) -> Any:
 
 
 def _fits(value: float, limit: Limit) -> bool:
-    return limit.lowest <= value <= limit.highest and not (limit.below and value == limit.highest)
+    at_an_end = (limit.below and value == limit.highest) or (limit.above and value == limit.lowest)
+    return limit.lowest <= value <= limit.highest and not at_an_end
 
 
 def _words(limit: Limit) -> str:
     if limit.highest == math.inf:
-        return f"{limit.lowest:g} or more"
+        return f"more than {limit.lowest:g}" if limit.above else f"{limit.lowest:g} or more"
     return f"a number from {limit.lowest:g} to {'below ' if limit.below else ''}{limit.highest:g}"
 
 

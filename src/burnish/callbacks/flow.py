@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import logging
+from dataclasses import dataclass, field
 from typing import Any
 
 from burnish.core.cadence import Cadence, in_steps
+from burnish.core.durations import in_words
 from burnish.core.progress import TrainerControl, TrainerState
+from burnish.core.run_clock import RunClock
+
+logger = logging.getLogger(__name__)
 
 POINTS_PER_RUN = 50
 """Logs of a run that does not set `logging_steps`."""
@@ -15,27 +20,48 @@ DEFAULT_STEPS = 500
 """Steps between two evaluations or checkpoints where no setting says more."""
 
 
+OUT_OF_TIME = "max_time"
+"""In `TrainerState.stop_reason`."""
+
+
 @dataclass(frozen=True)
 class Cadences:
-    """The three rhythms of a run. Marking only ever asks for something; it never takes back what a callback asked."""
+    """The three rhythms of a run, and its clock. Marking only ever asks for something; it never takes back what a
+    callback asked."""
 
     log: Cadence
     evaluate: Cadence
     save: Cadence
+    clock: RunClock = field(default_factory=RunClock)
 
     def mark_step(self, control: TrainerControl, state: TrainerState) -> None:
-        """Asks for what is due after `state.global_step`, and for the end at `state.max_steps`."""
+        """Asks for what is due after `state.global_step`, and for the end at `state.max_steps` or when the time is up."""
         step, last = state.global_step, state.max_steps
+        self.clock.step_ended()
+        if step < last and self.clock.time_is_up():
+            self._stop_in_time(control, state)
+            last = step  # its checkpoint comes after the last evaluation: see `mark_epoch`
         control.should_log |= self.log.due_at_step(step, last)
         control.should_evaluate |= self.evaluate.due_at_step(step, last)
-        control.should_save |= self.save.due_at_step(step, last)
+        control.should_save |= self.save.due_at_step(step, state.max_steps) or self.clock.save_is_due()
         control.should_training_stop |= step >= last
 
+    def _stop_in_time(self, control: TrainerControl, state: TrainerState) -> None:
+        state.stop_reason = OUT_OF_TIME
+        logger.warning(
+            "max_time=%s is over: stopping at step %d of %d after %s, with %s kept for the last evaluation and save. "
+            "The run can be gone on with from there (resume_from_checkpoint=True).",
+            *(in_words(self.clock.limit or 0), state.global_step, state.max_steps, in_words(self.clock.seconds)),
+            in_words(self.clock.reserve),
+        )
+
     def mark_epoch(self, control: TrainerControl, state: TrainerState) -> None:
-        """Asks for what is due after `state.epoch` passes over the data."""
+        """Asks for what is due after `state.epoch` passes over the data, and for the last checkpoint of a run that
+        the clock ends or saves, whatever the strategy."""
         control.should_log |= self.log.due_at_epoch(state.epoch)
         control.should_evaluate |= self.evaluate.due_at_epoch(state.epoch)
-        control.should_save |= self.save.due_at_epoch(state.epoch)
+        control.should_save |= self.save.due_at_epoch(state.epoch) or state.stop_reason == OUT_OF_TIME
+        control.should_save |= self.clock.save_every is not None and state.global_step >= state.max_steps
 
     def fill(self, state: TrainerState) -> None:
         """Writes the resolved numbers of steps into the state, where callbacks look for them."""
@@ -44,8 +70,8 @@ class Cadences:
         state.save_steps = self.save.every
 
 
-def cadences_of(args: Any, max_steps: int) -> Cadences:
-    """The rhythms that `args` ask for in a run of `max_steps` optimizer steps.
+def cadences_of(args: Any, max_steps: int, clock: RunClock | None = None) -> Cadences:
+    """The rhythms that `args` ask for in a run of `max_steps` optimizer steps, and its clock.
 
     Steps may be given as a share of the run (below 1). Without `logging_steps` a run logs about 50 times; without
     `eval_steps` it evaluates as often as `logging_steps` says, or every 500 steps where that isn't set either.
@@ -58,6 +84,7 @@ def cadences_of(args: Any, max_steps: int) -> Cadences:
         log=Cadence(_word(args.logging_strategy), logging_steps, first=first, last=True),
         evaluate=Cadence(_word(args.eval_strategy), eval_steps, last=True, delay=args.eval_delay or 0),
         save=Cadence(_word(args.save_strategy), save_steps, last=True),
+        clock=clock or RunClock(),
     )
 
 

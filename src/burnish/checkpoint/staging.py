@@ -22,13 +22,23 @@ REPLACED = ".replaced-"
 TRASH = ".trash-"
 """A checkpoint that is being deleted."""
 
-DRAFTS = (f"{STAGING}model-*", f".{layout.RUN}-*")
-"""A model being exported, and the note of which run writes here."""
+TRIAL = f"{STAGING}trial-"
+"""Parts of a checkpoint, tried out."""
+DRAFTS = (f"{STAGING}model-*", f"{TRIAL}*", f".{layout.RUN}-*")
+"""A model being exported, a trial, and the note of which run writes here."""
 
 
 def staging_folder(output_dir: Path, step: int) -> Path:
     """An empty folder to write the checkpoint of `step` in: ``.staging-checkpoint-<step>-<pid>``."""
     folder = _beside(output_dir / layout.folder_name(step), STAGING)
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir(parents=True)
+    return folder
+
+
+def trial_folder(output_dir: Path) -> Path:
+    """An empty folder to try out saving in: ``.staging-trial-<pid>``."""
+    folder = output_dir / f"{TRIAL}{os.getpid()}"
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
     return folder

@@ -18,6 +18,7 @@ from burnish.core.errors import CheckpointError
 from burnish.core.progress import TrainerState
 
 from . import adapters, files, layout, manifest, staging, tensors, weights
+from .position import NUM_PROCESSES
 
 _SPARE = 16 << 20  # bytes kept free for tokenizer, configs and the logs of the run
 
@@ -110,14 +111,8 @@ def _write_parts(folder: Path, snapshot: Snapshot) -> None:
         weights.save_weights(snapshot.model, folder, state=snapshot.weights)
         save_processing_class(snapshot.processing_class, folder)
     if not snapshot.only_model:
-        parts = (
-            (layout.OPTIMIZER, snapshot.optimizer),
-            (layout.SCHEDULER, snapshot.scheduler),
-            (layout.SCALER, snapshot.scaler),
-        )
-        for name, part in parts:
-            if part is not None:
-                files.save_tensors(folder / name, part.state_dict())
+        for name, part in stateful_parts(snapshot):
+            files.save_tensors(folder / name, part.state_dict())
         _write_random_states(folder, snapshot)
     ours = {
         "format_version": layout.FORMAT_VERSION,
@@ -133,6 +128,16 @@ def _write_parts(folder: Path, snapshot: Snapshot) -> None:
     }
     for name, content in contents.items():
         (folder / name).write_text(files.as_json(content), encoding="utf-8")
+
+
+def stateful_parts(snapshot: Snapshot) -> list[tuple[str, Any]]:
+    """Optimizer, scheduler and scaler, as far as there are any, with the names of their files."""
+    parts = (
+        (layout.OPTIMIZER, snapshot.optimizer),
+        (layout.SCHEDULER, snapshot.scheduler),
+        (layout.SCALER, snapshot.scaler),
+    )
+    return [(name, part) for name, part in parts if part is not None]
 
 
 def save_processing_class(processing_class: Any, folder: Path) -> None:
@@ -168,14 +173,11 @@ def _write_random_states(folder: Path, snapshot: Snapshot) -> None:
 
 
 def world_size(snapshot: Snapshot) -> int:
-    return int(snapshot.position.get("num_processes", 1))
+    return int(snapshot.position.get(NUM_PROCESSES, 1))
 
 
 def _refuse_without_space(output_dir: Path, snapshot: Snapshot) -> None:
-    needed = _bytes_of_model(snapshot) + _SPARE
-    if not snapshot.only_model and snapshot.optimizer is not None:
-        needed += _bytes_of(snapshot.optimizer.state_dict())
-    free = shutil.disk_usage(output_dir).free
+    needed, free = bytes_needed(snapshot), shutil.disk_usage(output_dir).free
     if free < needed:
         raise OSError(
             f"the disk has {free / 1e6:.0f} MB free, and {needed / 1e6:.0f} MB are needed; make room, or keep fewer "
@@ -183,10 +185,17 @@ def _refuse_without_space(output_dir: Path, snapshot: Snapshot) -> None:
         )
 
 
-def _bytes_of_model(snapshot: Snapshot) -> int:
-    if snapshot.weights is not None:
-        return _bytes_of(snapshot.weights)
-    model = tensors.unwrapped(snapshot.model)
+def bytes_needed(snapshot: Snapshot) -> int:
+    """Bytes that a checkpoint takes on the disk, some to spare among them."""
+    needed = _SPARE + (bytes_of_model(snapshot.model) if snapshot.weights is None else _bytes_of(snapshot.weights))
+    if not snapshot.only_model and snapshot.optimizer is not None:
+        needed += _bytes_of(snapshot.optimizer.state_dict())
+    return needed
+
+
+def bytes_of_model(model: nn.Module) -> int:
+    """Bytes of what is written of a model: its adapters where it has any, else all."""
+    model = tensors.unwrapped(model)
     if adapters.names(model):
         return _bytes_of([weight for weight in model.parameters() if weight.requires_grad])
     return _bytes_of(list(model.parameters()) + list(model.buffers()))

@@ -11,7 +11,7 @@ from torch import nn
 
 from burnish.core.errors import CheckpointError
 
-from . import adapters, layout, pretrained, tensors
+from . import adapters, layout, pretrained, shared, tensors
 from .tensors import Tensors
 
 
@@ -37,7 +37,7 @@ def save_weights(model: nn.Module, folder: Path | str, *, state: Tensors | None 
     if adapters.names(model):
         adapters.save(model, folder, state)
     elif pretrained.is_pretrained(model):
-        pretrained.save(model, folder, state)
+        pretrained.save(model, folder, shared.standing_apart(model, state))
     else:
         tensors.write(state, folder / layout.WEIGHTS)
 

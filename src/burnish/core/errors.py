@@ -26,12 +26,20 @@ class CheckpointError(UserError):
     """A checkpoint is missing, damaged, or of another run."""
 
 
+class UnsavedError(CheckpointError):
+    """A run is over, and its last state could not be written. The weights are still in memory."""
+
+
 class NonFiniteError(RuntimeError):
     """A loss or a gradient became NaN or infinite; the update was not applied."""
 
 
 class OutOfMemoryError(RuntimeError):
     """Something does not fit into memory, and cannot be cut smaller."""
+
+
+class ProcessError(RuntimeError):
+    """Another process of the run has failed, and with it the run. The message is that of the other one, where known."""
 
 
 def did_you_mean(word: str, known: Iterable[str]) -> str:

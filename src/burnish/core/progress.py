@@ -19,6 +19,9 @@ OURS = (
     "unlogged_steps",
     "passes",
     "steps_in_pass",
+    "stop_reason",
+    "seconds_used",
+    "schedule_step",
 )
 """Fields that transformers does not know; they are kept apart so that its trainer can read our checkpoints."""
 
@@ -68,6 +71,12 @@ class TrainerState:
     """Passes over the data that are complete."""
     steps_in_pass: int = 0
     """Steps done in the pass that is not. The next step is (passes, steps_in_pass)."""
+    stop_reason: str | None = None
+    """What ended this start of the run before its last step: "max_time" or the name of a signal."""
+    seconds_used: float = 0.0
+    """Of `max_time`, over all starts of the run; 0 where none is set."""
+    schedule_step: float | None = None
+    """Where the learning rate stands in its schedule, where that is fitted to `max_time`; None: at `global_step`."""
 
     @property
     def train_loss(self) -> float:

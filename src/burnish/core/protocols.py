@@ -2,14 +2,44 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import Any, Protocol
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager
+from typing import Any, Protocol, TypeVar
 
 import torch
 from torch import nn
 
 from .progress import TrainerControl, TrainerState
 from .types import Inputs, MicroBatch, Step
+
+T = TypeVar("T")
+
+
+class Processes(Protocol):
+    """The processes of a run, and what they tell each other on the host. All of them call a method, in the same order.
+
+    Each method raises `ProcessError` on the others where one process fails (`tell`).
+    """
+
+    count: int
+    index: int
+    local_index: int
+
+    def table(self, numbers: Sequence[float]) -> list[list[float]]:
+        """The numbers (at most 14) that each process gives, in the order of the processes."""
+        ...
+
+    def all_of(self, value: T) -> list[T]:
+        """The value of each process, in their order."""
+        ...
+
+    def from_first(self, make: Callable[[], T]) -> T:
+        """What `make` gives on process 0, where alone it is called."""
+        ...
+
+    def tell(self, error: BaseException) -> None:
+        """Tells the others that this process fails, wherever they are."""
+        ...
 
 
 class StepSource(Protocol):
@@ -39,11 +69,44 @@ class Objective(Protocol):
 
 
 class Engine(Protocol):
-    """Where and how tensors are computed. One step: `backward` for each micro-batch, then the update once."""
+    """Where and how tensors are computed.
+
+    One step: `begin_step`; for each micro-batch, within `micro_batch`, a loss (`compute`) and `backward`, or `idle` where
+    this process has none; then the update once.
+    """
 
     device: torch.device
+    processes: Processes
     num_processes: int
     process_index: int
+    lockstep: bool
+    """Whether a forward pass is a work of all processes (they hold parts of the weights): then all of them run the same
+    number of micro-batches."""
+
+    @property
+    def may_redo(self) -> bool:
+        """Whether this process may begin its micro-batches again: no other one has its gradients yet."""
+        ...
+
+    def compute(self, model: nn.Module, function: Callable[[nn.Module], T]) -> T:
+        """What `function` makes of a model, in a forward pass of the engine where it is the one in training."""
+        ...
+
+    def begin_step(self) -> None:
+        """Before the first micro-batch of a step."""
+        ...
+
+    def micro_batch(self, last: bool) -> AbstractContextManager[Any]:
+        """Around a micro-batch. After the last one of a step its gradients are the sum over all processes."""
+        ...
+
+    def idle(self) -> None:
+        """Takes part in a step in which this process has no micro-batch."""
+        ...
+
+    def total(self, value: torch.Tensor) -> torch.Tensor:
+        """The sum of a tensor over all processes, on the device."""
+        ...
 
     def to_device(self, inputs: Inputs) -> Inputs:
         """The same inputs on the device."""
@@ -113,12 +176,24 @@ class Actions(Protocol):
         """Evaluates; True if the result is the best so far and its weights are to be kept."""
         ...
 
+    def try_saving(self) -> None:
+        """Before the first step: raises what would keep a checkpoint from being written."""
+        ...
+
     def save(self) -> None:
         """Begins to write a checkpoint. A failure is told, not raised."""
         ...
 
     def look_at_saves(self, wait: bool = False) -> None:
         """Makes known what has become of a checkpoint that was being written; with `wait`, once that is known."""
+        ...
+
+    def finish_saves(self) -> None:
+        """At the end of a run: waits, and tries once more where the last checkpoint could not be written."""
+        ...
+
+    def refuse_unsaved(self) -> None:
+        """Raises where that failed too."""
         ...
 
     def learning_rate(self) -> float:

@@ -18,6 +18,11 @@ def is_better(value: float, best: float | None, greater_is_better: bool) -> bool
     return value > best if greater_is_better else value < best
 
 
+def metric_key(name: str, prefix: str = "eval") -> str:
+    """The name of a metric, which may lack its prefix, among the metrics of an evaluation."""
+    return name if name.startswith(f"{prefix}_") else f"{prefix}_{name}"
+
+
 def metric_value(metrics: Mapping[str, Any], name: str, prefix: str = "eval") -> float:
     """The metric `name`, which may lack its prefix, as a float.
 
@@ -25,7 +30,7 @@ def metric_value(metrics: Mapping[str, Any], name: str, prefix: str = "eval") ->
         SettingError: there is no such metric, it is not a number, or several datasets have one of that name, so that it
             must be said whose is meant.
     """
-    key = name if name.startswith(f"{prefix}_") else f"{prefix}_{name}"
+    key = metric_key(name, prefix)
     if key not in metrics:
         raise SettingError(_missing(metrics, key, prefix))
     value = metrics[key]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import logging
+import signal
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
@@ -44,6 +45,7 @@ class TrainingLoop:
     def run(self) -> None:
         """Trains from where `state` stands to `state.max_steps`."""
         self._last_logged = self.state.global_step
+        self.actions.try_saving()
         self.seconds -= time.perf_counter()
         try:
             while self.state.global_step < self.state.max_steps and not self.control.should_training_stop:
@@ -51,11 +53,11 @@ class TrainingLoop:
             if self.state.unlogged_steps or self.state.global_step > self._last_logged:
                 self._log()
             self.runner.watch.look()
-            self._wait_for_saves()
+            self._finish_saves()
         except KeyboardInterrupt:
             if self._between_steps and self.stop.requested is None:  # otherwise it is the second one, or all is saved
                 self._save()
-                self._wait_for_saves()
+                self._finish_saves()
             raise
         except BaseException:
             self._wait_for_saves()
@@ -103,11 +105,13 @@ class TrainingLoop:
         self.rhythm.mark_step(self.control, self.state)
         self.events.fire("on_step_end")
         self.actions.look_at_saves()
-        asked_to_stop = self.stop.requested is not None  # one that comes later waits for the next step, to be saved too
-        self.control.should_save |= asked_to_stop
+        asked_by = self.stop.requested  # one that comes later waits for the next step, to be saved too
+        if asked_by is not None:
+            self.state.stop_reason = signal.Signals(asked_by).name
+            self.control.should_save = True
         self._act()
-        if asked_to_stop:
-            self._wait_for_saves()
+        if asked_by is not None:
+            self._finish_saves()
             self.stop.raise_for_request()
 
     def _advance(self, step: Step) -> None:
@@ -162,6 +166,10 @@ class TrainingLoop:
         self.window.into(self.state)
         with self._not_training():
             self.actions.save()
+
+    def _finish_saves(self) -> None:
+        with self._not_training():
+            self.actions.finish_saves()
 
     def _wait_for_saves(self) -> None:
         with self._not_training():

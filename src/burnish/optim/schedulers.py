@@ -64,11 +64,12 @@ def make_scheduler(
     return LambdaLR(optimizer, factor, last_epoch=step - 1)
 
 
-def move_to(scheduler: LRScheduler, step: int) -> None:
+def move_to(scheduler: LRScheduler, step: float) -> None:
     """Puts a schedule that is a function of the step, and the rates of its optimizer, at `step`.
 
     The rates are those of the settings that the schedule was made with, whatever rates an optimizer state that was
-    loaded in between held. Any ``LambdaLR`` can be moved; a schedule of another class raises `SettingError`.
+    loaded in between held; a step may lie between two. Any ``LambdaLR`` can be moved; a schedule of another class
+    raises `SettingError`.
     """
     if not isinstance(scheduler, LambdaLR):
         raise SettingError(f"A {type(scheduler).__name__} has no rate for step {step} alone; load its state instead.")

@@ -7,10 +7,13 @@ import math
 import warnings
 from typing import TYPE_CHECKING, Any
 
+from burnish.callbacks.flow import OUT_OF_TIME
+from burnish.core.run_clock import RunClock
 from burnish.evaluation.best import is_better, metric_value
 from burnish.optim.schedulers import needs_metric
 
 from .saving import Saving
+from .time_limit import FittedSchedule
 
 if TYPE_CHECKING:
     from burnish.trainer import Trainer
@@ -25,16 +28,24 @@ class RunActions:
         args: the settings as they were when the run began.
         position: what the place in the data depends on, saved with each checkpoint.
         run_id: names the run in its checkpoints.
+        clock: of the run.
         ignore_keys: outputs of the model that evaluations leave out.
     """
 
     def __init__(
-        self, trainer: Trainer, args: Any, position: dict[str, Any], run_id: str, ignore_keys: list[str] | None
+        self,
+        trainer: Trainer,
+        args: Any,
+        position: dict[str, Any],
+        run_id: str,
+        clock: RunClock,
+        ignore_keys: list[str] | None,
     ) -> None:
-        self.trainer, self.args = trainer, args
+        self.trainer, self.args, self.clock = trainer, args, clock
         self.ignore_keys = ignore_keys
-        self.saving = Saving(trainer, args, position, run_id, self._keeps_best())
+        self.saving = Saving(trainer, args, position, run_id, clock, self._keeps_best())
         self._by_metric = trainer.lr_scheduler is not None and needs_metric(trainer.lr_scheduler)
+        self._fitted = FittedSchedule.of(trainer, args, clock, trainer.state.max_steps)
 
     def log(self, logs: dict[str, float]) -> None:
         self.trainer.log(logs)
@@ -48,14 +59,19 @@ class RunActions:
         with warnings.catch_warnings():
             # a first step that was left out, such as one that overflowed in float16, is no mistake of the order
             warnings.filterwarnings("ignore", r"Detected call of `lr_scheduler\.step\(\)` before", UserWarning)
-            self.trainer.lr_scheduler.step()
+            if self._fitted is not None:
+                self._fitted.advance()
+            else:
+                self.trainer.lr_scheduler.step()
 
     def evaluate(self) -> bool:
         self.saving.look(wait=True)  # which evaluation is the best depends on whether its checkpoint was written
-        metrics = self.trainer.evaluate(ignore_keys=self.ignore_keys)
+        with self.clock.evaluating():
+            metrics = self.trainer.evaluate(ignore_keys=self.ignore_keys)
         if self._by_metric:
             self.trainer.lr_scheduler.step(metric_value(metrics, self.args.metric_for_best_model or "loss"))
-        return self._is_best(metrics) and self._keeps_best()
+        is_best = self._is_best(metrics)
+        return (is_best and self._keeps_best()) or self.saving.is_among_the_best()
 
     def _keeps_best(self) -> bool:
         return bool(self.args.load_best_model_at_end) or str(self.args.save_strategy.value) == "best"
@@ -76,8 +92,29 @@ class RunActions:
         state.best_metric, state.best_global_step = value, state.global_step
         return True
 
+    def try_saving(self) -> None:
+        self.saving.try_out()
+
     def save(self) -> None:
-        self.saving.save()
+        if self.clock.limit is not None:
+            self.trainer.state.seconds_used = self.clock.seconds
+        with self.clock.away():
+            self.saving.save()
 
     def look_at_saves(self, wait: bool = False) -> None:
-        self.saving.look(wait)
+        with self.clock.away():
+            self.saving.look(wait)
+
+    def finish_saves(self) -> None:
+        with self.clock.away():
+            self.saving.finish()
+        state = self.trainer.state
+        if state.stop_reason not in (None, OUT_OF_TIME):
+            saved = "that step was not saved" if self.saving.failed else "it is saved"
+            logger.warning(
+                "%s stopped the run after step %d of %d; %s. trainer.train(resume_from_checkpoint='auto') goes on.",
+                *(state.stop_reason, state.global_step, state.max_steps, saved),
+            )
+
+    def refuse_unsaved(self) -> None:
+        self.saving.refuse_unsaved()

@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Any
 
 from burnish.arguments.origins import with_origins
 from burnish.callbacks.flow import OUT_OF_TIME
-from burnish.callbacks.flow import OUT_OF_TIME
 from burnish.checkpoint.manifest import versions
 from burnish.checkpoint.process import this_process
 from burnish.checkpoint.run_manifest import FAILED, FINISHED, RUNNING, STOPPED, RunManifest, now

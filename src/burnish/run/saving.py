@@ -10,10 +10,13 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from burnish.checkpoint import copies, layout, retention, store
+from burnish.checkpoint import copies, layout, rehearsal, retention, store
 from burnish.checkpoint.background import BackgroundWriter
-from burnish.core.errors import CheckpointError
+from burnish.core.errors import CheckpointError, UnsavedError
 from burnish.core.progress import stateful
+from burnish.core.run_clock import RunClock
+
+from burnish.evaluation.best import metric_key
 
 from .hooks import overridden, takes
 
@@ -46,12 +49,21 @@ class Saving:
         args: the settings as they were when the run began.
         position: what the place in the data depends on, saved with each checkpoint.
         run_id: names the run in its checkpoints.
+        clock: is told how long a save takes.
         keeps_best: whether every new best is saved, so that the best is always one that is on the disk.
     """
 
-    def __init__(self, trainer: Trainer, args: Any, position: dict[str, Any], run_id: str, keeps_best: bool) -> None:
+    def __init__(
+        self,
+        trainer: Trainer,
+        args: Any,
+        position: dict[str, Any],
+        run_id: str,
+        clock: RunClock,
+        keeps_best: bool,
+    ) -> None:
         self.trainer, self.args, self.position, self.run_id = trainer, args, position, run_id
-        self.keeps_best = keeps_best
+        self.clock, self.keeps_best = clock, keeps_best
         self.output_dir = Path(args.output_dir)
         self.failed: CheckpointError | None = None
         """Why the latest checkpoint is missing; None where it is there."""
@@ -65,6 +77,16 @@ class Saving:
         state = self.trainer.state
         return state.best_metric, state.best_global_step, state.best_model_checkpoint
 
+    def try_out(self) -> None:
+        """Before the first step, where checkpoints are to be written: finds what could not be saved.
+
+        Raises:
+            CheckpointError: a part of the run cannot be saved, or nothing can be written to the folder.
+        """
+        args = self.args
+        if str(args.save_strategy) != "no" or args.save_minutes is not None or args.max_time is not None:
+            rehearsal.rehearse(self.output_dir, self._snapshot(None))
+
     def save(self) -> None:
         """Begins to write a checkpoint, once the one before is written. A failure is told, not raised."""
         self.look(wait=True)
@@ -75,12 +97,13 @@ class Saving:
             return
         best = (state.best_metric, state.best_global_step, str(target)) if is_best else None
         self._last, self._pending = state.global_step, Pending(state.global_step, state.epoch, best)
+        self.clock.save_begins()
         try:
             with store.told_as(target):
                 snapshot = self._snapshot(best)
                 held = self._held(snapshot)
             keep = best[2] if best else state.best_model_checkpoint
-            work = partial(self._write, held or snapshot, {Path(keep)} if keep else set())
+            work = partial(self._write, held or snapshot, self._retention(), {Path(keep)} if keep else set())
             if held is not None:
                 self._writer.start(work)
             else:
@@ -102,9 +125,32 @@ class Saving:
         if self._pending is not None and (wait or not self._writer.at_work):
             self._ended(self._writer.take())
 
+    def finish(self) -> None:
+        """Waits for the end of the write; where the last one failed, the state of now is written once more."""
+        self.look(wait=True)
+        if self.failed is not None:
+            logger.warning("The last checkpoint was not saved; it is tried once more.")
+            self.save()
+            self.look(wait=True)
+
+    def refuse_unsaved(self) -> None:
+        """At the very end.
+
+        Raises:
+            UnsavedError: the last checkpoint could not be written, and not when it was tried again either.
+        """
+        if self.failed is None:
+            return
+        raise UnsavedError(
+            f"The training has ended, and its last state could not be written: {self.failed} The weights are still in "
+            "trainer.model: write them elsewhere with trainer.save_model('another/folder'). Or make room and go on "
+            f"from the last good checkpoint in {self.output_dir}: trainer.train(resume_from_checkpoint='auto')."
+        ) from self.failed
+
     def _ended(self, error: Exception | None) -> None:
         pending, self._pending = self._pending, None
         assert pending is not None
+        self.clock.save_ended()
         state = self.trainer.state
         if error is not None:
             self.failed = error if isinstance(error, CheckpointError) else CheckpointError(str(error))
@@ -150,10 +196,36 @@ class Saving:
             )
             return None
 
-    def _write(self, snapshot: store.Snapshot, keep: set[Path]) -> None:
+    def _write(self, snapshot: store.Snapshot, stays: retention.Retention, always: set[Path]) -> None:
         store.write(self.output_dir, snapshot.state.global_step, snapshot)
-        if self.args.save_total_limit:
-            retention.prune(self.output_dir, self.args.save_total_limit, keep, self.run_id)
+        retention.prune(self.output_dir, stays, always, self.run_id)
+
+    def _retention(self) -> retention.Retention:
+        """What stays, by the evaluations so far."""
+        args = self.args
+        return retention.Retention(
+            total=args.save_total_limit,
+            last=args.keep_last,
+            best=args.keep_best,
+            every_steps=args.keep_every_steps,
+            every_minutes=args.keep_every_minutes,
+            metrics=self._evaluated() if args.keep_best else {},
+            greater_is_better=bool(args.greater_is_better),
+        )
+
+    def _evaluated(self) -> dict[int, float]:
+        """The metric by which evaluations are compared, by step, from the history of the run."""
+        name = metric_key(self.args.metric_for_best_model)
+        return {entry["step"]: float(entry[name]) for entry in self.trainer.state.log_history if name in entry}
+
+    def is_among_the_best(self) -> bool:
+        """Whether the weights of now are to be kept as one of the `keep_best`, by the evaluation that was just made.
+        What they are compared with is on the disk, so that a checkpoint that failed leaves its place to another."""
+        if not self.args.keep_best:
+            return False
+        now = self.output_dir / layout.folder_name(self.trainer.state.global_step)
+        others = retention.of_run(self.output_dir, self.run_id)
+        return now in self._retention().by_metric([*others, now])[: self.args.keep_best]
 
     def _snapshot(self, best: Best | None) -> store.Snapshot:
         trainer = self.trainer

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import logging
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -28,7 +29,6 @@ from burnish.models.flops import flops_per_token
 from burnish.optim.coverage import check_moves
 from burnish.optim.neftune import noisy_embeddings
 from burnish.optim.optimizers import set_training
-from burnish.optim.schedulers import move_to
 
 from .actions import RunActions
 from .data import Source, length_of_run, position_of, source_for
@@ -38,6 +38,7 @@ from .length_order import Tried
 from .loss import counter_for, objective_for
 from .resuming import EXTRA_STEPS, in_steps_of_now
 from .settling import settle
+from .time_limit import clock_of, put_at_its_place, stop_before_the_first_step
 
 if TYPE_CHECKING:
     from burnish.trainer import Trainer
@@ -50,6 +51,7 @@ def made_ready(trainer: Trainer, args: Any) -> Iterator[contextlib.ExitStack]:
     """The model as the settings want it in training, and a stack for what follows; all of it taken back at the end."""
     recomputing = bool(args.gradient_checkpointing)
     with (
+        trainer.recording.ending(trainer, args),
         setup.tf32(args.tf32),
         setup.determinism(args.full_determinism),
         setup.gradient_checkpointing(trainer.model, recomputing, args.gradient_checkpointing_kwargs),
@@ -73,6 +75,7 @@ def prepare(
         DataError: the data cannot be trained on.
         CheckpointError: the checkpoint is missing, damaged, or of other data.
     """
+    begun = time.monotonic()
     background.wait_for_all()
     checkpoint = find.resolve(args.resume_from_checkpoint if resume is None else resume, args.output_dir)
     source = source_for(trainer, args)
@@ -88,13 +91,15 @@ def prepare(
     _new_optimizer(trainer, max_steps)
     trainer.state.max_steps, trainer.state.num_train_epochs = max_steps, num_epochs
     trainer.state.train_batch_size = args.train_batch_size
-    cadences = cadences_of(args, max_steps)
+    clock = clock_of(trainer, args, begun)
+    cadences = cadences_of(args, max_steps, clock)
     cadences.fill(trainer.state)
     if checkpoint is not None:
         restore.refuse_if_changed(checkpoint, saved, position)
         _restore(trainer, checkpoint)
+        stop_before_the_first_step(clock, trainer.state, trainer.control)
     run = run_id.run_of(checkpoint) if checkpoint is not None else run_id.new_run_id()
-    run_id.begin_run(args.output_dir, run)
+    trainer.recording.begin(trainer, args, run, position, checkpoint)
     settled = settle(trainer, args, source, objective_for(trainer))
     trainer.objective = settled.objective
     trainer.tried = Tried(trainer.model, settled.padding_free is not None)
@@ -113,7 +118,7 @@ def prepare(
         control=trainer.control,
         rhythm=cadences,
         events=trainer.callback_handler,
-        actions=RunActions(trainer, args, position, run, ignore_keys),
+        actions=RunActions(trainer, args, position, run, clock, ignore_keys),
         stop=stop,
         flops_of=_flops_of(trainer),
     )
@@ -171,7 +176,7 @@ def _restore(trainer: Trainer, checkpoint: Path) -> None:
         checkpoint, trainer.optimizer, None if follows_step else scheduler, trainer.engine.precision.scaler
     )
     if follows_step:
-        move_to(scheduler, state.global_step)
+        put_at_its_place(scheduler, state)
     _restore_callbacks(trainer.callback_handler.callbacks, state.stateful_callbacks)
     logger.info("Going on from %s, step %d of %d.", checkpoint, state.global_step, state.max_steps)
     if state.global_step >= state.max_steps:

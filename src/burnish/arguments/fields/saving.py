@@ -17,9 +17,41 @@ class SavingFields:
     save_steps: float = field(
         default=500, metadata=about("Steps between two checkpoints, or below 1 a share of the run.")
     )
+    save_minutes: float | None = field(
+        default=None,
+        metadata=about(
+            "Also save once this many minutes have passed since the last checkpoint, and at the end, whatever "
+            "`save_strategy` says."
+        ),
+    )
     save_total_limit: int | None = field(
         default=None,
-        metadata=about("Checkpoints to keep, the newest and the best among them. Not given, 0 or less: all."),
+        metadata=about(
+            "Checkpoints to keep, the newest and the best among them; milestones (`keep_every_...`) come on top. Not "
+            "given, 0 or less: no limit."
+        ),
+    )
+    keep_last: int | None = field(
+        default=None,
+        metadata=about(
+            "Keep the newest so many checkpoints. Once any `keep_...` is set, what none of them keeps is deleted, "
+            "unless `save_total_limit` has room for it."
+        ),
+    )
+    keep_best: int | None = field(
+        default=None,
+        metadata=about(
+            "Keep the checkpoints of the best so many evaluations by `metric_for_best_model`. An evaluation that is "
+            "among them is saved at once."
+        ),
+    )
+    keep_every_steps: int | None = field(
+        default=None,
+        metadata=about("Keep for ever the first checkpoint at or after each multiple of this number of steps."),
+    )
+    keep_every_minutes: float | None = field(
+        default=None,
+        metadata=about("Keep for ever the first checkpoint written in each so many minutes of the clock."),
     )
     save_only_model: bool = field(
         default=False, metadata=about("Save no optimizer and no progress: smaller, and cannot be resumed.")

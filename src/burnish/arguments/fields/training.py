@@ -28,6 +28,20 @@ class TrainingFields:
     max_steps: int = field(
         default=-1, metadata=about("Optimizer steps of the whole run, instead of `num_train_epochs`; -1: by epochs.")
     )
+    max_time: float | str | None = field(
+        default=None,
+        metadata=about(
+            "Time after which training has stopped, saved and evaluated, such as 2h, 90m, 1d6h, or seconds; the time "
+            "that the last evaluation and save take is kept in reserve. It counts from the start or the resume, and "
+            "with `fit_schedule_to_max_time` over all of them."
+        ),
+    )
+    fit_schedule_to_max_time: bool = field(
+        default=False,
+        metadata=about(
+            "Let the learning rate come to the end of its schedule when `max_time` ends, rather than at the last step."
+        ),
+    )
     gradient_accumulation_steps: int = field(
         default=1, metadata=about("Batches whose gradients make one optimizer step.")
     )

@@ -1,0 +1,146 @@
+"""The clock of a run: what has taken how long, and what is due by it."""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections import deque
+from collections.abc import Callable, Iterator
+
+MARGIN = 1.25
+"""The end is taken to last this much longer than the longest evaluation and save so far."""
+RECENT = 50
+"""Steps of which the longest is what the next one is taken to last."""
+SHORTEST = 1e-6
+"""Seconds that a step takes at least."""
+SETTLED = 3
+"""Steps of a start after which its pace is known. The first one, which compiles and warms up, is left out."""
+
+
+class RunClock:
+    """Says when the time of a run is up, soon enough for the last evaluation and the last save to end within it.
+
+    What these two and a step take is measured in the run. Until one of them has been done, it is guessed: an evaluation
+    computes its examples as fast as training does, and a save takes `save_guess`.
+
+    Args:
+        limit: seconds that the run may take; None for no limit.
+        used: seconds of them that are used already.
+        save_every: seconds between two checkpoints, or None.
+        save_guess: seconds that a save may take.
+        eval_steps: training steps that have as many examples as an evaluation; 0 where there is none at the end, None
+            where that is not known, and a tenth of the limit is kept.
+        begun: when the time began to count, by `now`; now where it is not given.
+        now: a clock in seconds.
+        sum_over_processes, num_processes: make one answer of those that the processes of a run have, so that all do
+            the same.
+    """
+
+    def __init__(
+        self,
+        limit: float | None = None,
+        used: float = 0.0,
+        save_every: float | None = None,
+        save_guess: float = 0.0,
+        eval_steps: float | None = 0.0,
+        begun: float | None = None,
+        now: Callable[[], float] = time.monotonic,
+        sum_over_processes: Callable[[int], int] = int,
+        num_processes: int = 1,
+    ) -> None:
+        self.limit, self.used, self.save_every = limit, used, save_every
+        self.save_guess, self.eval_steps = save_guess, eval_steps
+        self._now, self._sum, self._num_processes = now, sum_over_processes, num_processes
+        self._last_save = self._step_begun = now()
+        self._begun = self._step_begun if begun is None else begun
+        self._elsewhere = 0.0
+        self._steps: deque[float] = deque(maxlen=RECENT)
+        self._num_steps = 0
+        self._first_step_ended = 0.0
+        self._evaluation: float | None = None
+        self._save: float | None = None
+        self._writing_since: float | None = None
+
+    @property
+    def seconds(self) -> float:
+        """Seconds of the run so far, with those that were used before."""
+        return self.used + self._now() - self._begun
+
+    # ---------------------------------------------------------------- what happens
+
+    def step_ended(self) -> None:
+        """A step is done. What was evaluated and saved since the step before does not count as its time."""
+        now = self._now()
+        self._num_steps += 1
+        if self._num_steps == 1:
+            self._first_step_ended = now
+        self._steps.append(now - self._step_begun - self._elsewhere)
+        self._step_begun, self._elsewhere = now, 0.0
+
+    @contextlib.contextmanager
+    def evaluating(self) -> Iterator[None]:
+        begun = self._now()
+        with self.away():
+            yield
+        self._evaluation = max(self._evaluation or 0.0, self._now() - begun)
+
+    @contextlib.contextmanager
+    def away(self) -> Iterator[None]:
+        """What is done inside is no part of a step."""
+        begun = self._now()
+        try:
+            yield
+        finally:
+            self._elsewhere += self._now() - begun
+
+    def save_begins(self) -> None:
+        self._writing_since = self._last_save = self._now()
+
+    def save_ended(self) -> None:
+        """A checkpoint is on the disk, or could not be written."""
+        if self._writing_since is not None:
+            self._save = max(self._save or 0.0, self._now() - self._writing_since)
+        self._writing_since = None
+
+    # ---------------------------------------------------------------- what is due
+
+    def save_is_due(self) -> bool:
+        """Whether so much time has passed since the last save began."""
+        return self.save_every is not None and self._any(self._now() - self._last_save >= self.save_every)
+
+    def time_is_up(self) -> bool:
+        """Whether another step would leave too little time for the end."""
+        return self.limit is not None and self._any(self.seconds + self._next_step() + self.reserve >= self.limit)
+
+    @property
+    def reserve(self) -> float:
+        """Seconds that are kept for the end: the last evaluation, a checkpoint that is being written, the last one."""
+        save = self.save_guess if self._save is None else self._save
+        written = 0.0 if self._writing_since is None else self._now() - self._writing_since
+        being_written = 0.0 if self._writing_since is None else max(0.0, save - written)
+        return MARGIN * (self._last_evaluation() + save + being_written)
+
+    def steps_left(self) -> int | None:
+        """Steps that the time still has room for at the pace of this start, evaluations and saves in it; None while the
+        pace is not known."""
+        if self.limit is None or self._num_steps < SETTLED:
+            return None
+        pace = (self._now() - self._first_step_ended) / (self._num_steps - 1)
+        left = max(0.0, self.limit - self.seconds - self.reserve)
+        return self._sum(int(left / max(pace, SHORTEST))) // self._num_processes
+
+    def _any(self, answer: bool) -> bool:
+        return self._sum(int(answer)) > 0
+
+    def _next_step(self) -> float:
+        steps = list(self._steps)
+        return max(steps[1:] if self._num_steps == len(steps) > 1 else steps, default=0.0)
+
+    def _last_evaluation(self) -> float:
+        if self.eval_steps == 0:
+            return 0.0
+        if self._evaluation is not None:
+            return self._evaluation
+        if self.eval_steps is None:
+            return 0.1 * (self.limit or 0.0)
+        return self.eval_steps * self._next_step()
