@@ -9,8 +9,6 @@ from typing import Any
 import numpy as np
 import torch
 
-from burnish.core.errors import DataError
-
 from .formula import Formula
 from .reading import Array, Reading, first, mismatch
 from .totals import Totals
@@ -32,7 +30,7 @@ def scores(reading: Reading, predictions: Any, labels: Any) -> Totals:
 def roc_auc(totals: Mapping[str, Any]) -> float:
     """For two classes that of class 1, else the mean over classes of each against the rest, or over labels.
 
-    NaN where a class is in no row or in every row: it has no curve.
+    NaN where a class is in no row or in every row, for it has no curve, and where a score is NaN.
     """
     found, labels = np.concatenate(totals["scores"]), np.concatenate(totals["labels"])
     if labels.ndim == 2:
@@ -52,9 +50,9 @@ def area(found: Array, is_positive: Array) -> float:
 
 
 def ranks(numbers: Array) -> Array:
-    """1 for the lowest; equal numbers share the mean of their ranks. Raises `DataError` for NaN, which has none."""
+    """1 for the lowest; equal numbers share the mean of their ranks. All NaN where one is, which has no rank."""
     if np.isnan(numbers).any():
-        raise DataError(f"{int(np.isnan(numbers).sum())} of {len(numbers)} numbers are NaN and have no rank.")
+        return np.full(len(numbers), math.nan)
     _, group, sizes = np.unique(numbers, return_inverse=True, return_counts=True)
     last = np.cumsum(sizes)
     mean: Array = (last - (sizes - 1) / 2)[group]

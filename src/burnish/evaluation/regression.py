@@ -25,7 +25,10 @@ def errors(reading: Reading, predictions: Any, labels: Any) -> Totals:
 def moments(reading: Reading, predictions: Any, labels: Any) -> Totals:
     """Sums of predictions x and labels y and of their products, each for every value of a row. Of float32 numbers the
     products are exact, so that nothing is lost where they are far from 0 and close together."""
-    x, y = reading.values(predictions, labels)
+    return _moments(*reading.values(predictions, labels))
+
+
+def _moments(x: Array, y: Array) -> Totals:
     products = {"x": x, "y": y, "xx": x * x, "yy": y * y, "xy": x * y, "gaps": (x - y) ** 2}
     return {"rows": len(x), **{name: tuple(map(ExactSum.of, value.T)) for name, value in products.items()}}
 
@@ -59,9 +62,9 @@ def pearson(totals: Mapping[str, Any]) -> float:
 
 
 def spearman(totals: Mapping[str, Any]) -> float:
-    """Pearson's correlation of the ranks; NaN where either side is constant."""
-    found, truth = np.concatenate(totals["found"]), np.concatenate(totals["truth"])
-    return float(np.mean([_correlation(ranks(x), ranks(y)) for x, y in zip(found.T, truth.T, strict=True)]))
+    """Pearson's correlation of the ranks; NaN where either side is constant or has a NaN."""
+    found, truth = (np.concatenate(totals[side]).T for side in ("found", "truth"))
+    return pearson(_moments(*(np.stack([ranks(values) for values in side], 1) for side in (found, truth))))
 
 
 def _mean_over_values(totals: Mapping[str, Any], of_value: Callable[[Callable[[str], Fraction], int], float]) -> float:
@@ -73,12 +76,6 @@ def _mean_over_values(totals: Mapping[str, Any], of_value: Callable[[Callable[[s
         sums = {name: totals[name][value].exact for name in parts}
         found.append(of_value(sums.__getitem__, totals["rows"]))
     return float(np.mean(found))
-
-
-def _correlation(x: Array, y: Array) -> float:
-    x, y = x - x.mean(), y - y.mean()
-    spread = math.sqrt(float((x * x).sum()) * float((y * y).sum()))
-    return float((x * y).sum()) / spread if spread else math.nan
 
 
 FORMULAS = {
