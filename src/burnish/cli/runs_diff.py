@@ -15,6 +15,7 @@ from burnish.core.errors import SettingError, UserError
 from .console import say
 from .parse import Given
 from .results import figure
+from .run_folder import INPUTS
 from .runs_found import FoundRun, is_run, read_run
 from .runs_table import fitted, width_of_terminal
 
@@ -55,7 +56,8 @@ def compared(first: FoundRun, second: FoundRun) -> dict[str, dict[str, Pair]]:
     runs = (first, second)
     manifests = [run.manifest for run in runs]
     known = [manifest.__dict__ if manifest is not None else {} for manifest in manifests]
-    code, machine, model = ([part.get(name) or {} for part in known] for name in ("git", "hardware", "model"))
+    code, machine = ([part.get(name) or {} for part in known] for name in ("git", "hardware"))
+    model = [_wherever(part.get("model") or {}, "name_or_path", part.get("folder")) for part in known]
     data = [{name: _content(value) for name, value in (part.get("data") or {}).items()} for part in known]
     differing = {
         "versions": _differing(*[part.get("versions") or {} for part in known]),
@@ -64,7 +66,7 @@ def compared(first: FoundRun, second: FoundRun) -> dict[str, dict[str, Pair]]:
         "code": _differing(*code),
         "machine": _differing(*machine),
     }
-    settings = _differing_settings(*map(settings_of, runs))
+    settings = _differing_settings(*map(_comparable, runs))
     return {"settings": settings, **differing, "results": _side_by_side(*map(results_of, runs))}
 
 
@@ -78,6 +80,24 @@ def settings_of(run: FoundRun) -> dict[str, dict[str, Any]]:
             values = files.read_json(checkpoint / layout.TRAINING_ARGS)
             return {name: {"value": value, "origin": "?"} for name, value in values.items()}
     return {}
+
+
+def _comparable(run: FoundRun) -> dict[str, dict[str, Any]]:
+    """Settings as they are compared. Data files are compared by their content; a path from where the run was started
+    and one from elsewhere may be one place."""
+    settings = settings_of(run)
+    if run.manifest is None:
+        return settings
+    told = {name: setting for name, setting in settings.items() if name not in run.manifest.data}
+    places = {name: _wherever(told[name], "value", run.manifest.folder) for name in INPUTS if name in told}
+    return {**told, **places}
+
+
+def _wherever(values: Mapping[str, Any], name: str, folder: str | None) -> dict[str, Any]:
+    """The same with the path under `name` in full, where it is one."""
+    value = values.get(name)
+    path = Path(folder, value) if folder and isinstance(value, str) else None
+    return {**values, name: str(path)} if path is not None and path.exists() else dict(values)
 
 
 def results_of(run: FoundRun) -> dict[str, Any]:

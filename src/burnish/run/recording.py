@@ -122,8 +122,6 @@ def closing(manifest: RunManifest, folder: Path) -> Iterator[None]:
 def close(manifest: RunManifest, folder: Path, error: BaseException | None) -> None:
     """Writes down how a run has ended, once. A file that cannot be written is no reason to fail."""
     if manifest.state != RUNNING:
-        if error is None:  # stopped in time, with all its results
-            _write(manifest, folder)
         return
     manifest.state, manifest.ended = STOPPED if manifest.reason == OUT_OF_TIME else FINISHED, now()
     if error is not None:
