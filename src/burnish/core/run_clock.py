@@ -17,6 +17,11 @@ SETTLED = 3
 """Steps of a start after which its pace is known. The first one, which compiles and warms up, is left out."""
 
 
+def now() -> float:
+    """Seconds of a clock that only goes forward."""
+    return time.monotonic()
+
+
 class RunClock:
     """Says when the time of a run is up, soon enough for the last evaluation and the last save to end within it.
 
@@ -31,7 +36,6 @@ class RunClock:
         eval_steps: training steps that have as many examples as an evaluation; 0 where there is none at the end, None
             where that is not known, and a tenth of the limit is kept.
         begun: when the time began to count, by `now`; now where it is not given.
-        now: a clock in seconds.
         sum_over_processes, num_processes: make one answer of those that the processes of a run have, so that all do
             the same.
     """
@@ -44,13 +48,12 @@ class RunClock:
         save_guess: float = 0.0,
         eval_steps: float | None = 0.0,
         begun: float | None = None,
-        now: Callable[[], float] = time.monotonic,
         sum_over_processes: Callable[[int], int] = int,
         num_processes: int = 1,
     ) -> None:
         self.limit, self.used, self.save_every = limit, used, save_every
         self.save_guess, self.eval_steps = save_guess, eval_steps
-        self._now, self._sum, self._num_processes = now, sum_over_processes, num_processes
+        self._sum, self._num_processes = sum_over_processes, num_processes
         self._last_save = self._step_begun = now()
         self._begun = self._step_begun if begun is None else begun
         self._elsewhere = 0.0
@@ -64,49 +67,49 @@ class RunClock:
     @property
     def seconds(self) -> float:
         """Seconds of the run so far, with those that were used before."""
-        return self.used + self._now() - self._begun
+        return self.used + now() - self._begun
 
     # ---------------------------------------------------------------- what happens
 
     def step_ended(self) -> None:
         """A step is done. What was evaluated and saved since the step before does not count as its time."""
-        now = self._now()
+        ended = now()
         self._num_steps += 1
         if self._num_steps == 1:
-            self._first_step_ended = now
-        self._steps.append(now - self._step_begun - self._elsewhere)
-        self._step_begun, self._elsewhere = now, 0.0
+            self._first_step_ended = ended
+        self._steps.append(ended - self._step_begun - self._elsewhere)
+        self._step_begun, self._elsewhere = ended, 0.0
 
     @contextlib.contextmanager
     def evaluating(self) -> Iterator[None]:
-        begun = self._now()
+        begun = now()
         with self.away():
             yield
-        self._evaluation = max(self._evaluation or 0.0, self._now() - begun)
+        self._evaluation = max(self._evaluation or 0.0, now() - begun)
 
     @contextlib.contextmanager
     def away(self) -> Iterator[None]:
         """What is done inside is no part of a step."""
-        begun = self._now()
+        begun = now()
         try:
             yield
         finally:
-            self._elsewhere += self._now() - begun
+            self._elsewhere += now() - begun
 
     def save_begins(self) -> None:
-        self._writing_since = self._last_save = self._now()
+        self._writing_since = self._last_save = now()
 
     def save_ended(self) -> None:
         """A checkpoint is on the disk, or could not be written."""
         if self._writing_since is not None:
-            self._save = max(self._save or 0.0, self._now() - self._writing_since)
+            self._save = max(self._save or 0.0, now() - self._writing_since)
         self._writing_since = None
 
     # ---------------------------------------------------------------- what is due
 
     def save_is_due(self) -> bool:
         """Whether so much time has passed since the last save began."""
-        return self.save_every is not None and self._any(self._now() - self._last_save >= self.save_every)
+        return self.save_every is not None and self._any(now() - self._last_save >= self.save_every)
 
     def time_is_up(self) -> bool:
         """Whether another step would leave too little time for the end."""
@@ -116,7 +119,7 @@ class RunClock:
     def reserve(self) -> float:
         """Seconds that are kept for the end: the last evaluation, a checkpoint that is being written, the last one."""
         save = self.save_guess if self._save is None else self._save
-        written = 0.0 if self._writing_since is None else self._now() - self._writing_since
+        written = 0.0 if self._writing_since is None else now() - self._writing_since
         being_written = 0.0 if self._writing_since is None else max(0.0, save - written)
         return MARGIN * (self._last_evaluation() + save + being_written)
 
@@ -125,7 +128,7 @@ class RunClock:
         pace is not known."""
         if self.limit is None or self._num_steps < SETTLED:
             return None
-        pace = (self._now() - self._first_step_ended) / (self._num_steps - 1)
+        pace = (now() - self._first_step_ended) / (self._num_steps - 1)
         left = max(0.0, self.limit - self.seconds - self.reserve)
         return self._sum(int(left / max(pace, SHORTEST))) // self._num_processes
 

@@ -30,7 +30,7 @@ def clock_of(trainer: Trainer, args: Any, begun: float) -> RunClock:
     """The clock of a run that begins, or goes on, where the trainer's state is.
 
     Args:
-        begun: when `train()` was called, by ``time.monotonic``.
+        begun: when `train()` was called, by `run_clock.now`.
     """
     state: TrainerState = trainer.state
     state.stop_reason = None

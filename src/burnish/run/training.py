@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import logging
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -14,6 +13,7 @@ from torch.optim.lr_scheduler import LambdaLR
 
 from burnish.callbacks.flow import cadences_of
 from burnish.checkpoint import background, find, restore, run_id, weights
+from burnish.core import run_clock
 from burnish.core.progress import TrainerControl, TrainerState
 from burnish.core.protocols import StopRequest
 from burnish.core.types import MicroBatch, Step
@@ -75,7 +75,7 @@ def prepare(
         DataError: the data cannot be trained on.
         CheckpointError: the checkpoint is missing, damaged, or of other data.
     """
-    begun = time.monotonic()
+    begun = run_clock.now()
     background.wait_for_all()
     checkpoint = find.resolve(args.resume_from_checkpoint if resume is None else resume, args.output_dir)
     source = source_for(trainer, args)
