@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 import random
+import re
 import warnings
 from collections.abc import Callable
 from typing import Any
@@ -30,7 +32,7 @@ def value_of(name: str, predictions: Any, labels: Any, cuts: tuple[int, ...] = (
     """In three batches, the last two in an object of their own, merged."""
     bounds = [0, *cuts, len(labels)]
     ours, theirs = Metrics([name], Reading(**reading)), Metrics([name], Reading(**reading))
-    for part, (start, end) in enumerate(zip(bounds, bounds[1:], strict=False)):
+    for part, (start, end) in enumerate(itertools.pairwise(bounds)):
         (ours if part == 0 else theirs).update(predictions[start:end], labels[start:end])
     ours.merge([theirs.state()])
     found = ours.compute()
@@ -189,7 +191,7 @@ def test_entities() -> None:
 def texts() -> tuple[list[str], list[str]]:
     """Sentences, and the same with words taken out, changed and moved."""
     draw = random.Random(0)
-    words = "the a cat, dog sat; ran quickly over mat house tree and then it's 3.5 said Hello".split()
+    words = re.findall(r"\S+", "the a cat, dog sat; ran quickly over mat house tree and then it's 3.5 said Hello")
     right = [" ".join(draw.choices(words, k=draw.randint(4, 14))) for _ in range(ROWS)]
     written = []
     for row, text in enumerate(right):

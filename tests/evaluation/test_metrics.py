@@ -37,10 +37,7 @@ def test_every_split_and_order_gives_the_same_digits(names: tuple[str, ...]) -> 
             parts[number % processes].update(predictions[rows], labels[rows])
         states = pickle.loads(pickle.dumps([part.state() for part in parts[1:]]))
         parts[0].merge(states)
-        found = parts[0].compute()
-        exact = [name for name in names if name != "spearman"]  # of ranks, which are added up as they come
-        assert {name: found[name] for name in exact} == {name: expected[name] for name in exact}
-        assert found == pytest.approx(expected)
+        assert parts[0].compute() == expected
 
 
 def test_a_process_without_rows() -> None:
@@ -162,10 +159,10 @@ def test_what_cannot_be_computed(name: str, predictions: Any, labels: Any, said:
         pytest.importorskip("sacrebleu")
     if name == "wer":
         pytest.importorskip("jiwer")
-    with pytest.raises(SettingError, match=said):
-        metrics = Metrics([name])
+    metrics = Metrics([name])
+    with pytest.raises(SettingError, match=said):  # noqa: PT012
         metrics.update(predictions, labels)
-        metrics.compute()
+        metrics.compute()  # the one or the other says it
 
 
 def test_two_values_of_one_name() -> None:
