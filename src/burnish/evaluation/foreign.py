@@ -60,6 +60,8 @@ class TorchMetric:
         for state in states:
             theirs = dict(state.items()) if hasattr(state, "items") else {"": state}
             for name, metric in ours.items():
+                # is about forward() alone, and stands in the way of a merge that is what torchmetrics' own sync does
+                vars(metric)["full_state_update"] = False
                 metric.merge_state(theirs[name])
                 metric.sync_on_compute = False
         self._updated = True
@@ -159,4 +161,4 @@ def _innermost(feature: Any) -> tuple[str, bool]:
 
 def _in_words(name: str) -> str:
     """ "MulticlassF1Score" as "multiclass_f1_score"."""
-    return re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", name).lower()
+    return re.sub(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])", "_", name).lower()
