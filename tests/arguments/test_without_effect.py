@@ -15,7 +15,6 @@ SET = {
     "ddp_bucket_cap_mb": 25,
     "ddp_timeout": 60,
     "debug": "underflow_overflow",
-    "eval_accumulation_steps": 4,
     "fsdp_config": {"version": 2},
     "hub_model_id": "me/model",
     "hub_revision": "main",

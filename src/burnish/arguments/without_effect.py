@@ -12,24 +12,15 @@ from burnish.core.errors import SettingError
 
 logger = logging.getLogger(__name__)
 
-_ONE_PROCESS = "training runs in one process in this release"
 _NO_UPLOAD = "nothing is uploaded to the hub in this release; `huggingface-cli upload` takes the saved folder"
-_EVAL_MEMORY = "predictions are kept in the host's memory and joined at the end"
+_EVAL_MEMORY = "predictions are joined at the end, in the order of the dataset"
 
 NO_EFFECT = {
     "accelerator_config": "burnish makes the batches itself, and no setting of accelerate changes them",
     "average_tokens_across_devices": "a loss is always divided by the targets of all processes",
-    "batch_eval_metrics": "`compute_metrics` is called once, with all predictions",
     "dataloader_in_order": "steps are always taken in the order of the plan, so that a run can be repeated",
-    "ddp_backend": _ONE_PROCESS,
-    "ddp_broadcast_buffers": _ONE_PROCESS,
-    "ddp_bucket_cap_mb": _ONE_PROCESS,
-    "ddp_find_unused_parameters": _ONE_PROCESS,
-    "ddp_static_graph": _ONE_PROCESS,
-    "ddp_timeout": _ONE_PROCESS,
     "debug": "a loss or gradient that is not finite is always found and named; see `nonfinite_policy`",
     "enable_jit_checkpoint": "a run that is told to terminate always saves a checkpoint first",
-    "eval_accumulation_steps": _EVAL_MEMORY,
     "eval_do_concat_batches": _EVAL_MEMORY,
     "eval_use_gather_object": _EVAL_MEMORY,
     "fsdp_config": "`fsdp` is not supported in this release",
@@ -44,10 +35,10 @@ NO_EFFECT = {
     "local_rank": "the number of a process on its machine is read from the environment variable LOCAL_RANK",
     "logging_nan_inf_filter": "a loss that is not finite is never hidden; see `nonfinite_policy`",
     "optim_target_modules": "no optimizer of this release projects gradients",
-    "parallelism_config": _ONE_PROCESS,
+    "parallelism_config": "each process has a whole model in this release",
     "push_to_hub": _NO_UPLOAD,
     "restore_callback_states_from_checkpoint": "callbacks that are saved with a checkpoint always get their state back",
-    "save_on_each_node": _ONE_PROCESS,
+    "save_on_each_node": "the first process of a run writes its files, once; all processes read them from there",
     "skip_memory_metrics": "peak memory is not added to the metrics in this release",
     "sortish_sampler": "the examples of a step are always sorted by length, which costs no randomness",
     "use_liger_kernel": "layers are not replaced by liger-kernel in this release",

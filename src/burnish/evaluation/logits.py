@@ -10,14 +10,11 @@ import numpy as np
 import torch
 
 SELDOM_WANTED = (
-    "past_key_values",
-    "hidden_states",
-    "attentions",
-    "encoder_hidden_states",
-    "encoder_attentions",
-    "decoder_hidden_states",
-    "decoder_attentions",
-    "cross_attentions",
+    *("past_key_values", "cache_params", "mems"),
+    *("hidden_states", "encoder_hidden_states", "decoder_hidden_states", "encoder_last_hidden_state"),
+    *("attentions", "encoder_attentions", "decoder_attentions", "cross_attentions", "global_attentions"),
+    *("router_logits", "encoder_router_logits", "decoder_router_logits", "aux_loss", "z_loss", "rope_deltas"),
+    *("image_hidden_states", "vision_hidden_states", "audio_hidden_states", "extract_features"),
 )
 """Outputs that are large, and that nobody who did not name them wants gathered for every example."""
 

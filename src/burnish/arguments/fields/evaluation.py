@@ -31,7 +31,13 @@ class EvaluationFields:
     include_for_metrics: list[str] = field(
         default_factory=list, metadata=about("What `compute_metrics` gets besides predictions: inputs, loss.")
     )
-    batch_eval_metrics: bool = field(default=False, metadata=about("Call `compute_metrics` after each batch."))
+    batch_eval_metrics: bool = field(
+        default=False,
+        metadata=about(
+            "Call a function given as `compute_metrics` with each batch, and `compute_result=True` with the last, so "
+            "that no predictions are kept. Metrics by name always work so."
+        ),
+    )
     eval_do_concat_batches: bool = field(
         default=True, metadata=about("Join the predictions of all batches into one array.")
     )
@@ -39,5 +45,9 @@ class EvaluationFields:
         default=False, metadata=about("Gather predictions that are Python objects over processes.")
     )
     eval_accumulation_steps: int | None = field(
-        default=None, metadata=about("Batches of predictions kept on the device before they move to the host.")
+        default=None,
+        metadata=about(
+            "Batches of predictions kept on an accelerator before they move to the host together. Not given: each "
+            "moves when it is computed. Nothing on a CPU."
+        ),
     )
