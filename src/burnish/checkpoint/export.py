@@ -1,9 +1,7 @@
-"""The model folder that a run leaves behind: complete for ``from_pretrained``, and replaced file by file."""
+"""The model folder that a run leaves behind: complete for ``from_pretrained``."""
 
 from __future__ import annotations
 
-import os
-import re
 import shutil
 from pathlib import Path
 from typing import Any
@@ -11,11 +9,11 @@ from typing import Any
 import torch
 from torch import nn
 
-from . import files, layout
+from . import files, handover, layout, staging
 from .store import save_processing_class, told_as
 from .weights import save_weights
 
-_WEIGHT_FILE = re.compile(r"(model|pytorch_model|adapter_model)(-\d+-of-\d+)?\.(safetensors|bin)(\.index\.json)?")
+CARD = "README.md"
 
 
 def export_model(
@@ -25,42 +23,42 @@ def export_model(
     processing_class: Any = None,
     settings: dict[str, Any] | None = None,
     state: dict[str, torch.Tensor] | None = None,
+    card: str | None = None,
 ) -> Path:
     """Writes weights, config, generation config and tokenizer or processor into `folder`; `settings` as JSON beside.
 
     The files are prepared in a folder of their own and moved in once all are on the disk: a failure leaves the model
-    that was there before. Weight files of an earlier model that the new one does not have are removed; everything else
-    in the folder stays.
+    that was there before (see `handover`). Weight files of an earlier model that the new one does not have are removed;
+    everything else in the folder stays.
 
     Args:
         state: the tensors to write in place of the model's own (see `save_weights`).
+        card: the text of `README.md`; one that is there stays where None is given.
 
     Raises:
         CheckpointError: it could not be written.
     """
     folder = Path(folder)
-    draft = folder / f".staging-model-{os.getpid()}"
     with told_as(folder):
-        shutil.rmtree(draft, ignore_errors=True)
-        draft.mkdir(parents=True)
+        folder.mkdir(parents=True, exist_ok=True)
+        staging.finish_models(folder, ours=True)
+        draft = staging.model_folder(folder)
         try:
             save_weights(model, draft, state=state)
             save_processing_class(processing_class, draft)
             if settings is not None:
                 (draft / layout.TRAINING_ARGS).write_text(files.as_json(settings), encoding="utf-8")
-            files.sync_tree(draft)
-            _move_in(draft, folder)
-        finally:
+            _put_card(draft, card)
+            handover.seal(draft)
+        except BaseException:
             shutil.rmtree(draft, ignore_errors=True)
+            raise
+        handover.move_in(draft, folder)
     return folder
 
 
-def _move_in(draft: Path, folder: Path) -> None:
-    names = [path.relative_to(draft) for path in draft.rglob("*") if path.is_file()]
-    for name in names:
-        (folder / name).parent.mkdir(parents=True, exist_ok=True)
-        os.replace(draft / name, folder / name)
-    for path in folder.iterdir():
-        if _WEIGHT_FILE.fullmatch(path.name) and path.relative_to(folder) not in names:
-            path.unlink()
-    files.sync(folder)
+def _put_card(draft: Path, card: str | None) -> None:
+    """The card, in place of the empty form that `peft` leaves."""
+    (draft / CARD).unlink(missing_ok=True)
+    if card is not None:
+        (draft / CARD).write_text(card, encoding="utf-8")

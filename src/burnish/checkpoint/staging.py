@@ -12,7 +12,7 @@ import re
 import shutil
 from pathlib import Path
 
-from . import files, layout
+from . import files, handover, layout
 from .verify import problem_with
 
 STAGING = ".staging-"
@@ -24,8 +24,10 @@ TRASH = ".trash-"
 
 TRIAL = f"{STAGING}trial-"
 """Parts of a checkpoint, tried out."""
-DRAFTS = (f"{STAGING}model-*", f"{TRIAL}*", f".{layout.RUN}-*")
-"""A model being exported, a trial, and the note of which run writes here."""
+MODEL = f"{STAGING}model-"
+"""A model being exported."""
+DRAFTS = (f"{TRIAL}*", f".{layout.RUN}-*")
+"""A trial, and the manifest of the run that writes here."""
 
 
 def staging_folder(output_dir: Path, step: int) -> Path:
@@ -42,6 +44,28 @@ def trial_folder(output_dir: Path) -> Path:
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
     return folder
+
+
+def model_folder(folder: Path) -> Path:
+    """An empty folder to write a model in that is to be moved into `folder`: ``.staging-model-<pid>``."""
+    draft = folder / f"{MODEL}{os.getpid()}"
+    shutil.rmtree(draft, ignore_errors=True)
+    draft.mkdir(parents=True)
+    return draft
+
+
+def finish_models(folder: Path, *, ours: bool) -> None:
+    """Moves in the models that were complete when whoever saved them was stopped, and deletes those that were not.
+
+    Args:
+        ours: also those that this process has begun, which is exporting none now.
+    """
+    for leftover in folder.glob(f"{MODEL}*"):
+        if _is_at_work(leftover) or (_is_ours(leftover) and not ours):
+            continue
+        if handover.is_sealed(leftover):
+            handover.move_in(leftover, folder)
+        shutil.rmtree(leftover, ignore_errors=True)
 
 
 def publish(staging: Path, target: Path) -> None:
@@ -88,9 +112,9 @@ def tidy(output_dir: Path) -> None:
         if not _is_at_work(leftover):
             shutil.rmtree(leftover, ignore_errors=True)
     for leftover in [path for pattern in DRAFTS for path in output_dir.glob(pattern)]:
-        # this process may be exporting a model in one thread while it writes a checkpoint in another
-        if not _is_at_work(leftover) and not leftover.name.endswith(f"-{os.getpid()}"):
+        if not _is_at_work(leftover) and not _is_ours(leftover):
             shutil.rmtree(leftover, ignore_errors=True) if leftover.is_dir() else leftover.unlink(missing_ok=True)
+    finish_models(output_dir, ours=False)
 
 
 def _beside(folder: Path, kind: str) -> Path:
@@ -104,6 +128,11 @@ def _target_of(leftover: Path) -> Path | None:
 
 def _is_complete(staged: Path) -> bool:
     return (staged / layout.MANIFEST).exists() and problem_with(staged, checksums=False) is None
+
+
+def _is_ours(leftover: Path) -> bool:
+    """This process may be exporting a model in one thread while it writes a checkpoint in another."""
+    return leftover.name.endswith(f"-{os.getpid()}")
 
 
 def _is_at_work(leftover: Path) -> bool:

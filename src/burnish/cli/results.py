@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import Any
 
 from burnish.checkpoint.manifest import versions
+from burnish.tracking.model_card import CardFacts, may_replace, model_card
 
 from .console import print_table, say
-from .model_card import CardFacts, model_card
 
 CURVE = "loss_curve.png"
 FIGURES = {"runtime": "{:.1f} s", "per_second": "{:.1f}", "epoch": "{:g}", "flos": "{:.3g}"}
@@ -56,7 +56,10 @@ def draw_loss(log_history: list[dict[str, Any]], folder: Path) -> bool:
 
 
 def write_card(settings: Any, run: Any, arguments: Any, metrics: Mapping[str, Any], has_curve: bool) -> None:
-    """README.md in the output folder."""
+    """README.md in the output folder, unless it is somebody's own."""
+    path = settings.output_dir / "README.md"
+    if not may_replace(path):
+        return
     data = {
         "training": settings.data.train_file or settings.data.dataset_name,
         "validation": settings.data.validation_file,
@@ -78,7 +81,7 @@ def write_card(settings: Any, run: Any, arguments: Any, metrics: Mapping[str, An
         notes=run.notes,
         has_curve=has_curve,
     )
-    (settings.output_dir / "README.md").write_text(model_card(facts), encoding="utf-8")
+    path.write_text(model_card(facts), encoding="utf-8")
 
 
 def print_next(folder: Path, data_file: str | None) -> None:

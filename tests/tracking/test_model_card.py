@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from burnish.cli.model_card import CardFacts, model_card
+from burnish.tracking.model_card import CardFacts, model_card
 
 
 def card(base_model: str, **settings) -> str:

@@ -20,6 +20,7 @@ class CardFacts:
 
     name: str
     task: str
+    """As pipelines of transformers name it; "" where it is not known."""
     base_model: str
     data: Mapping[str, str]
     """What the rows were for ("training", "validation") to the name of the file or dataset."""
@@ -29,17 +30,28 @@ class CardFacts:
     folder: Path
     notes: Sequence[tuple[str, str]] = field(default_factory=tuple)
     has_curve: bool = False
+    is_adapter: bool = False
+    loaded_by: str | None = None
+    """The class whose `from_pretrained` reads the folder, "" where that is not known; None for `burnish predict`."""
+
+
+OURS = "<!-- burnish writes this file anew with every model it saves here, until this line is removed. -->"
+
+
+def may_replace(card: Path) -> bool:
+    """Whether a card may be written here: there is none, or one of ours that nobody has taken over."""
+    return not card.exists() or OURS in card.read_text(encoding="utf-8", errors="replace")
 
 
 def model_card(facts: CardFacts) -> str:
     """The text of the card, as Markdown with a YAML header."""
     parts = [_header(facts), f"# {facts.name}", _opening(facts), _use(facts), _results(facts), _training(facts)]
-    return "\n\n".join(part for part in parts if part) + "\n"
+    return "\n\n".join(part for part in [*parts, OURS] if part) + "\n"
 
 
 def _header(facts: CardFacts) -> str:
-    lines = ["---", "library_name: transformers"]
-    if not Path(facts.base_model).exists():  # a name on the hub
+    lines = ["---", f"library_name: {'peft' if facts.is_adapter else 'transformers'}"]
+    if facts.base_model and not Path(facts.base_model).exists():  # a name on the hub
         lines.append(f"base_model: {facts.base_model}")
     if facts.task in _PIPELINES:
         lines.append(f"pipeline_tag: {facts.task}")
@@ -49,12 +61,21 @@ def _header(facts: CardFacts) -> str:
 def _opening(facts: CardFacts) -> str:
     base = Path(facts.base_model).name if Path(facts.base_model).exists() else facts.base_model
     data = " and ".join(f"`{name}` ({purpose})" for purpose, name in facts.data.items())
-    return f"`{base}`, fine-tuned for {facts.task.replace('-', ' ')} on {data or 'data of its own'} with burnish."
+    what = f"`{base}`, fine-tuned" if base else "A model, trained"
+    task = f" for {facts.task.replace('-', ' ')}" if facts.task else ""
+    adapter = " It is an adapter: the weights of that model are not in this folder." if facts.is_adapter else ""
+    return f"{what}{task} on {data or 'data of its own'} with burnish.{adapter}"
 
 
 def _use(facts: CardFacts) -> str:
-    lines = ["## Use", "", "```bash", f"burnish predict {facts.folder.name} data.csv", "```"]
-    if facts.task in _PIPELINES:
+    lines = ["## Use"]
+    if facts.loaded_by is None:
+        lines += ["", "```bash", f"burnish predict {facts.folder.name} data.csv", "```"]
+    elif facts.loaded_by:
+        library = "peft" if facts.is_adapter else "transformers"
+        lines += ["", "```python", f"from {library} import {facts.loaded_by}", ""]
+        lines += [f'model = {facts.loaded_by}.from_pretrained("{facts.folder.name}")', "```"]
+    if facts.task in _PIPELINES and not facts.is_adapter:
         lines += [
             "",
             "```python",
@@ -64,7 +85,7 @@ def _use(facts: CardFacts) -> str:
             'print(model("A sentence."))',
             "```",
         ]
-    return "\n".join(lines)
+    return "\n".join(lines) if len(lines) > 1 else ""
 
 
 def _results(facts: CardFacts) -> str:
@@ -80,7 +101,8 @@ def _training(facts: CardFacts) -> str:
     shown = [name for name in (*HYPERPARAMETERS, length) if name in facts.settings]
     lines = ["## Training", "", "| setting | value |", "|---|---|"]
     lines += [f"| {name} | {facts.settings[name]} |" for name in shown]
-    lines += ["", "| data | |", "|---|---|", *(f"| {what} | {_cell(value)} |" for what, value in facts.notes)]
+    if facts.notes:
+        lines += ["", "| data | |", "|---|---|", *(f"| {what} | {_cell(value)} |" for what, value in facts.notes)]
     made = ", ".join(f"{name} {number}" for name, number in facts.versions.items())
     return "\n".join([*lines, "", f"Made with {made}. All settings are in `run.json`."])
 
