@@ -1,16 +1,22 @@
-"""What importing costs: `import burnish` and `burnish --help` load no heavy package, and every module imports with the
-required packages alone. Each in a process of its own."""
+"""What importing costs: `import burnish` and `burnish --help` load no heavy package, a training only what it uses, and
+every module imports with the required packages alone. Each in a process of its own."""
 
 from __future__ import annotations
 
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 import source_tree
+import tiny
+from task_files import model_folder, reviews, write_csv
 
 HEAVY = ("torch", "transformers", "numpy", "accelerate", "datasets", "matplotlib", "pandas", "pyarrow", "peft")
 OPTIONAL = ("matplotlib", "peft", "bitsandbytes", "tensorboard", "sklearn", "scipy", "deepspeed", "evaluate", "wandb")
+
+UNUSED = ("datasets", "pandas", "sklearn", "peft", "evaluate", "tensorboard", "transformers.trainer")
+"""What fine-tuning on a CSV file has no use for."""
 
 
 def run(code: str) -> str:
@@ -38,6 +44,22 @@ assert not main({arguments!r})
     said = run(code)
     assert said.splitlines()[-1].split() == ["loaded:"]
     assert len(said.splitlines()) > 1
+
+
+@pytest.mark.slow
+def test_training_on_a_file_loads_only_what_it_uses(tmp_path: Path) -> None:
+    model = model_folder(tmp_path / "model", tiny.bert("SequenceClassification"))
+    file = write_csv(tmp_path / "train.csv", reviews())
+    flags = {"model_name_or_path": model, "train_file": file, "output_dir": str(tmp_path / "out"), "max_steps": "1"}
+    words = ["train", *(word for name, value in flags.items() for word in (f"--{name}", value))]
+    code = f"""
+import os
+os.environ["HF_DATASETS_CACHE"] = {str(tmp_path / "cache")!r}
+from burnish.cli.main import main
+assert not main({words!r})
+print("loaded:", *(name for name in {UNUSED!r} if name in sys.modules))
+"""
+    assert run(code).splitlines()[-1].split() == ["loaded:"]
 
 
 @pytest.mark.slow

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import datasets
 import pytest
 
 
 @pytest.fixture(autouse=True)
 def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     folder = tmp_path / "cache"
-    monkeypatch.setattr(datasets.config, "HF_DATASETS_CACHE", folder)
+    monkeypatch.setenv("HF_DATASETS_CACHE", str(folder))
     return folder

@@ -2,12 +2,13 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import datasets
+import pyarrow
 import pytest
 import tiny
 from task_files import model_folder, write_csv, write_jsonl
 
 from burnish.core.errors import DataError, SettingError
+from burnish.data.arrow_rows import ArrowRows
 from burnish.tasks.causal_lm import perplexity_of
 from burnish.tasks.language_rows import CompletionTokeniser, blocks
 from burnish.tasks.recipe import DataRequest, ModelRequest
@@ -24,7 +25,7 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> ModelRequest:
 
 
 def test_blocks_keep_every_token() -> None:
-    rows = datasets.Dataset.from_dict({"input_ids": [[1, 2, 3], [4], [5, 6, 7]], "other": [0, 0, 0]})
+    rows = ArrowRows(pyarrow.table({"input_ids": [[1, 2, 3], [4], [5, 6, 7]], "other": [0, 0, 0]}))
     assert blocks(rows, 3)["input_ids"][:] == [[1, 2, 3], [4, 5, 6]]  # nothing can be predicted from the last one
     assert blocks(rows, 4)["input_ids"][:] == [[1, 2, 3, 4], [5, 6, 7]]
     assert blocks(rows, 9)["input_ids"][:] == [[1, 2, 3, 4, 5, 6, 7]]

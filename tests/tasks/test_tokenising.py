@@ -4,6 +4,7 @@ from pathlib import Path
 from typing import Any
 
 import datasets
+import pyarrow
 import pytest
 import tiny
 
@@ -103,5 +104,6 @@ def test_lengths_that_fit() -> None:
 def test_a_cache_that_cannot_be_written_is_done_without(cache: Path) -> None:
     cache.parent.mkdir(exist_ok=True)
     cache.write_text("in the way")
-    assert stored("key", rows).to_list() == rows().to_list()
+    batches = [pyarrow.record_batch({"text": TEXTS})]
+    assert stored("key", lambda: batches).to_list() == [{"text": text} for text in TEXTS]
     assert len(tokenised(rows(), Counted(tiny.tokenizer(), ("text",), 4), ["text"])) == 3

@@ -7,19 +7,20 @@ import logging
 import warnings
 from collections.abc import Iterator
 
+from burnish.core.importing import importing
+
 
 @contextlib.contextmanager
 def quiet() -> Iterator[None]:
     """Within, transformers says errors only and no library draws a bar; afterwards all is as it was."""
-    import datasets
-    import transformers
+    with importing():
+        import transformers
 
     verbosity = transformers.utils.logging.get_verbosity()
-    bars = transformers.utils.logging.is_progress_bar_enabled(), not datasets.are_progress_bars_disabled()
+    bars = transformers.utils.logging.is_progress_bar_enabled()
     httpx = logging.getLogger("httpx").level
     transformers.utils.logging.set_verbosity_error()
     transformers.utils.logging.disable_progress_bar()
-    datasets.disable_progress_bars()
     logging.getLogger("httpx").setLevel(logging.WARNING)
     try:
         with warnings.catch_warnings():
@@ -28,7 +29,5 @@ def quiet() -> Iterator[None]:
     finally:
         transformers.utils.logging.set_verbosity(verbosity)
         logging.getLogger("httpx").setLevel(httpx)
-        if bars[0]:
+        if bars:
             transformers.utils.logging.enable_progress_bar()
-        if bars[1]:
-            datasets.enable_progress_bars()

@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 import sys
 
+from burnish.core.importing import importing
+
 POLICY = "OMP_WAIT_POLICY"
 
 
@@ -19,6 +21,7 @@ def load_torch() -> None:
         return
     os.environ[POLICY] = "PASSIVE"
     try:
-        import torch  # noqa: F401
+        with importing():
+            import torch  # noqa: F401
     finally:
         del os.environ[POLICY]

@@ -9,6 +9,7 @@ from typing import Any
 
 from burnish.checkpoint.run_manifest import RunManifest
 from burnish.core.errors import SettingError
+from burnish.core.importing import importing
 from burnish.core.secrets import hidden_in_words
 
 from . import results, run_folder
@@ -178,7 +179,8 @@ def measure(
     """Trains, evaluates and predicts. Returns what was measured, by name."""
     from burnish.run.recording import Recording
     from burnish.tracking.values import record as as_json
-    from burnish.trainer import Trainer
+    with importing():
+        from burnish.trainer import Trainer
 
     trainer = Trainer(
         model=run.model,

@@ -16,6 +16,8 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from .arrow_arrays import as_numpy
+
 
 @dataclass(frozen=True)
 class Block:
@@ -125,15 +127,16 @@ def of_arrow(rows: NDArray[np.int64], column: Any) -> Block:
 
     array = column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
     array = array.storage if isinstance(array, pa.ExtensionArray) else array
-    absent = array.is_null().to_numpy(zero_copy_only=False)
+    absent = as_numpy(array.is_null())
     owners, lengths = rows[~absent], None
     array = array.drop_null()
     while pa.types.is_list(array.type) or pa.types.is_large_list(array.type) or pa.types.is_fixed_size_list(array.type):
         if lengths is not None:
             owners = np.repeat(owners, lengths)
-        lengths = pc.fill_null(pc.list_value_length(array), 0).to_numpy(zero_copy_only=False).astype(np.int64)
+        counted = pc.list_value_length(array)
+        lengths = as_numpy(counted.fill_null(0) if counted.null_count else counted).astype(np.int64)
         array = pc.list_flatten(array)
-    empty = array.is_null().to_numpy(zero_copy_only=False)
+    empty = as_numpy(array.is_null())
     return Block(_numbers(array), owners, lengths, empty, rows[absent])
 
 
@@ -143,8 +146,7 @@ def _numbers(array: Any) -> NDArray[Any]:
     kind = array.type
     if pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_boolean(kind):
         array = array.fill_null(0) if array.null_count else array
-        values: NDArray[Any] = array.to_numpy(zero_copy_only=False)
-        return values
+        return as_numpy(array)
     if pa.types.is_string(kind) or pa.types.is_large_string(kind):
         return np.array(array.to_pylist(), dtype=object)
     return np.full(len(array), None, dtype=object)  # pictures, audio, structs: not for these checks

@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 from burnish.core.errors import DataError
 
+from .arrow_rows import ArrowRows, is_of_datasets
+
 if TYPE_CHECKING:
     from burnish.models.contract import ModelFacts
 
@@ -166,20 +168,20 @@ class KeepColumns:
 
 
 def _columns_to_prune(dataset: Any) -> list[str] | None:
-    """The columns of a `datasets` dataset that are known and not read by a transform."""
-    import datasets
-
-    if not isinstance(dataset, (datasets.Dataset, datasets.IterableDataset)) or dataset.column_names is None:
+    """The columns of a table or a stream of `datasets` that are known and not read by a transform."""
+    if isinstance(dataset, ArrowRows):
+        return dataset.column_names
+    if not is_of_datasets(dataset, "Dataset", "IterableDataset") or dataset.column_names is None:
         return None
-    if isinstance(dataset, datasets.Dataset) and dataset.format["type"] == "custom":
+    if is_of_datasets(dataset, "Dataset") and dataset.format["type"] == "custom":
         return None
     return list(dataset.column_names)
 
 
 def _example(dataset: Any, column: str) -> Any:
     """The value of the first row, without reading a stream."""
-    import datasets
-
-    if isinstance(dataset, datasets.Dataset) and len(dataset):
+    if isinstance(dataset, ArrowRows) and len(dataset):
+        return dataset[column][0]
+    if is_of_datasets(dataset, "Dataset") and len(dataset):
         return dataset.select_columns([column]).with_format(None)[0][column]
     return None

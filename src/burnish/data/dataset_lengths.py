@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from .arrow_rows import ArrowRows
 from .blocks import Block
 from .lengths import real_length
 from .table import CHUNK, Chunk, chunks, is_table
@@ -37,7 +38,8 @@ def all_known(lengths: Sequence[int | None]) -> list[int] | None:
 
 
 def _of_table(dataset: Any, is_encoder_decoder: bool) -> list[int] | None:
-    shown = dataset.format["columns"]  # a format may hide columns from those who read rows
+    # a format may hide columns from those who read rows
+    shown = dataset.column_names if isinstance(dataset, ArrowRows) else dataset.format["columns"]
     if "input_ids" not in shown:
         return None
     beside = ["labels"] if is_encoder_decoder and "labels" in shown else []

@@ -12,6 +12,7 @@ from torch.utils.data import IterableDataset
 
 from burnish.core.randomness import kept
 
+from .arrow_rows import ArrowRows, arrow_chunks, is_of_datasets
 from .blocks import Block, of_arrow, of_values
 from .reading import row_of
 
@@ -29,9 +30,9 @@ Chunk = Mapping[str, Block]
 
 def is_table(dataset: Any) -> bool:
     """Whether the dataset is an Arrow table whose rows are read as they are, without a transform."""
-    import datasets
-
-    return isinstance(dataset, datasets.Dataset) and dataset.format["type"] != "custom"
+    if isinstance(dataset, ArrowRows):
+        return True
+    return is_of_datasets(dataset, "Dataset") and dataset.format["type"] != "custom"
 
 
 def is_at_hand(dataset: Any) -> bool:
@@ -42,9 +43,7 @@ def is_at_hand(dataset: Any) -> bool:
 def column_names(dataset: Any) -> list[str] | None:
     """The columns of the rows; of a dataset that computes them, those of row 0. None where they are not known: rows
     whose values have no names, and streams that do not say."""
-    import datasets
-
-    if is_table(dataset) or isinstance(dataset, datasets.IterableDataset):
+    if is_table(dataset) or is_of_datasets(dataset, "IterableDataset"):
         return dataset.column_names  # type: ignore[no-any-return]
     if isinstance(dataset, IterableDataset) or not hasattr(dataset, "__getitem__"):
         return None
@@ -55,7 +54,8 @@ def column_names(dataset: Any) -> list[str] | None:
 def first_row(dataset: Any) -> Mapping[str, Any]:
     """Row 0 of a map-style dataset by column; empty where its values have no names."""
     with kept():
-        return as_names(dataset.with_format(None)[0] if is_table(dataset) else row_of(dataset, 0)) or {}
+        plain = is_of_datasets(dataset, "Dataset") and is_table(dataset)
+        return as_names(dataset.with_format(None)[0] if plain else row_of(dataset, 0)) or {}
 
 
 def as_names(row: Any) -> Mapping[str, Any] | None:
@@ -71,10 +71,10 @@ def chunks(dataset: Any, columns: Sequence[str]) -> Iterator[Chunk]:
     """The columns of a map-style dataset. Tables and lists are read whole; of a dataset that computes its rows, at
     most `MOST_ROWS` rows and `MOST_SECONDS`, since each may cost much. Random states are left as they were found."""
     if is_table(dataset):
-        table = dataset.select_columns([c for c in columns if c in dataset.column_names]).with_format("arrow")
-        for start in range(0, len(dataset), CHUNK):
-            rows = np.arange(start, min(start + CHUNK, len(dataset)))
-            part = table[start : start + CHUNK]
+        start = 0
+        for part in arrow_chunks(dataset, [c for c in columns if c in dataset.column_names], CHUNK):
+            rows = np.arange(start, start + len(part))
+            start += len(part)
             yield {name: of_arrow(rows, part.column(name)) for name in part.column_names}
     else:
         yield from _chunks_of_rows(dataset, columns)

@@ -14,6 +14,7 @@ from torch import nn
 
 from burnish.core import randomness
 from burnish.core.errors import SettingError
+from burnish.core.importing import importing
 
 from .sources import ModelSource, find_source, reason_of
 
@@ -70,9 +71,7 @@ def load_model(
     Raises:
         SettingError: the model cannot be found or read, or its weights do not fit; the message says what to set.
     """
-    import transformers
-
-    auto_class = getattr(transformers, auto_class_name)
+    auto_class = _auto_class(auto_class_name)
     options = _hub_options(cache_dir, model_revision, token, trust_remote_code)
     config = _config(config_name or model_name_or_path, options)
     for name, value in config_changes.items():
@@ -107,7 +106,8 @@ def load_tokenizer(
     **settings: Any,
 ) -> Any:
     """The tokenizer of `tokenizer_name` where given, else of the model. `settings` go to `from_pretrained`."""
-    from transformers import AutoTokenizer
+    with importing():
+        from transformers import AutoTokenizer
 
     source = find_source(tokenizer_name or model_name_or_path, wanted="tokenizer")
     options = _hub_options(cache_dir, model_revision, token, trust_remote_code)
@@ -164,6 +164,15 @@ def quiet_loading() -> Iterator[None]:
             theirs.enable_progress_bar()
 
 
+def _auto_class(name: str) -> Any:
+    """A class of transformers that loads models, with all that its models import in common."""
+    with importing():
+        import transformers
+        import transformers.masking_utils
+        import transformers.modeling_utils
+    return getattr(transformers, name)
+
+
 def _hub_options(
     cache_dir: str | None, model_revision: str, token: str | None, trust_remote_code: bool
 ) -> dict[str, Any]:
@@ -171,7 +180,8 @@ def _hub_options(
 
 
 def _config(name_or_path: str, options: dict[str, Any]) -> Any:
-    from transformers import AutoConfig
+    with importing():
+        from transformers import AutoConfig
 
     source = find_source(name_or_path)
     with quiet_loading(), _failure_in_words(source):

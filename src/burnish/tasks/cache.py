@@ -9,24 +9,24 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import os
-import shutil
-import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+from burnish.data.arrow_rows import ArrowRows, arrow_chunks, write_file
 
 if TYPE_CHECKING:
     import datasets
 
-VERSION = "1"
+VERSION = "2"
 """Part of every key: raised when what is stored changes its meaning."""
 
 
 def cache_folder() -> Path:
-    """`burnish` in the cache of `datasets` (set by HF_DATASETS_CACHE). It can be deleted at any time."""
-    import datasets
+    """`burnish` in the cache of `datasets` (set by HF_DATASETS_CACHE, or HF_HOME). It can be deleted at any time."""
+    from huggingface_hub.constants import HF_HOME
 
-    folder = Path(datasets.config.HF_DATASETS_CACHE) / "burnish"
+    folder = Path(os.environ.get("HF_DATASETS_CACHE") or Path(HF_HOME) / "datasets") / "burnish"
     folder.mkdir(parents=True, exist_ok=True)
     return folder
 
@@ -48,31 +48,31 @@ def key_of_file(path: Path) -> str:
     return key_of("file", path.suffixes[-2:], digest.digest())
 
 
-def key_of_rows(rows: datasets.Dataset, columns: list[str]) -> str:
+def key_of_rows(rows: ArrowRows | datasets.Dataset, columns: list[str]) -> str:
     """A key for the values of some columns, in the order of the rows."""
     digest = hashlib.blake2b(digest_size=16)
-    for table in rows.select_columns(columns).with_format("arrow").iter(10_000):
+    for table in arrow_chunks(rows, columns, 10_000):
         for batch in table.combine_chunks().to_batches():
             digest.update(batch.serialize())
     return key_of("rows", columns, digest.digest())
 
 
-def stored(key: str, build: Callable[[], datasets.Dataset]) -> datasets.Dataset:
-    """The dataset kept under `key`; built and kept where there is none yet. Not kept where the disk refuses it."""
-    import datasets
+def stored(key: str, batches: Callable[[], Iterable[Any]], anew: bool = False) -> ArrowRows:
+    """The rows kept under `key`; of `batches` (Arrow record batches, at least one) where there are none yet. Not kept
+    where the disk refuses it.
 
+    Args:
+        anew: take `batches` even if rows are there.
+    """
     try:
-        folder = cache_folder() / key
+        file = cache_folder() / f"{key}.arrow"
+        if anew or not file.exists():
+            write_file(file, batches())
+        return ArrowRows.from_file(file)
     except OSError:
-        return build()
-    with quiet_datasets():
-        if not folder.exists():
-            built = build()
-            with contextlib.suppress(OSError):
-                _write(built, folder)
-            if not folder.exists():
-                return built
-        return datasets.Dataset.load_from_disk(str(folder))
+        import pyarrow as pa
+
+        return ArrowRows(pa.Table.from_batches(list(batches())))
 
 
 @contextlib.contextmanager
@@ -87,14 +87,3 @@ def quiet_datasets() -> Iterator[None]:
     finally:
         if not before:
             enable_progress_bars()
-
-
-def _write(rows: Any, folder: Path) -> None:
-    """Written aside and renamed: a run that is killed, or one at the same time, leaves no half folder."""
-    aside = Path(tempfile.mkdtemp(prefix=".writing-", dir=folder.parent))
-    try:
-        rows.save_to_disk(str(aside / "rows"))
-        with contextlib.suppress(FileExistsError):
-            os.rename(aside / "rows", folder)
-    finally:
-        shutil.rmtree(aside, ignore_errors=True)

@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from burnish.core.errors import DataError, did_you_mean
+from burnish.data.arrow_arrays import of_texts
+from burnish.data.arrow_rows import ArrowRows
 
 from . import csv_rows, json_rows, tagged_words
 from .cache import key_of, key_of_file, quiet_datasets, stored
@@ -16,7 +18,10 @@ from .text_lines import read_lines
 if TYPE_CHECKING:
     import datasets
 
+    Rows: TypeAlias = ArrowRows | datasets.Dataset
+
 Columns = dict[str, list[Any]]
+_BATCH = 10_000  # rows kept together in the cache
 
 
 def _read_text(path: Path) -> Columns:
@@ -56,7 +61,7 @@ ENDINGS = (*READERS, ".parquet")
 class Table:
     """Rows and where they come from, so that a message can point at one."""
 
-    rows: datasets.Dataset
+    rows: Rows
     source: str
     """Path of the file or folder, or name on the hub."""
 
@@ -75,7 +80,7 @@ def read_table(
     config_name: str | None = None,
     cache_dir: str | None = None,
     read_txt: Callable[[Path], Columns] | None = None,
-) -> datasets.Dataset:
+) -> Rows:
     """Reads CSV, TSV, JSON, JSONL, plain text (each also `.gz`), Parquet, a folder saved by `datasets`, or a data set
     of the hub. Values of CSV and TSV stay text.
 
@@ -101,9 +106,7 @@ def read_table(
     return rows
 
 
-def _read_file(path: Path, readers: dict[str, Callable[[Path], Columns]]) -> datasets.Dataset:
-    import datasets
-
+def _read_file(path: Path, readers: dict[str, Callable[[Path], Columns]]) -> Rows:
     ending = _ending(path)
     if ending not in ENDINGS:
         raise DataError(f"{path}: the name must end in one of {', '.join(ENDINGS)} to say how the file is read.")
@@ -111,6 +114,8 @@ def _read_file(path: Path, readers: dict[str, Callable[[Path], Columns]]) -> dat
         if path.stat().st_size == 0:
             raise DataError(f"{path}: the file is empty.")
         if ending == ".parquet":
+            import datasets
+
             with quiet_datasets():
                 return datasets.Dataset.from_parquet(str(path))
         read = readers[ending]
@@ -123,13 +128,13 @@ def _read_file(path: Path, readers: dict[str, Callable[[Path], Columns]]) -> dat
         raise DataError(f"{path}: this cannot be read as {ending[1:].upper()} ({_first_line(error)}).") from error
 
 
-def _typed(path: Path, columns: Columns) -> datasets.Dataset:
-    import datasets
+def _typed(path: Path, columns: Columns) -> list[Any]:
+    """The columns as Arrow record batches."""
     import pyarrow
 
     def array(name: str) -> pyarrow.Array:
         try:
-            return pyarrow.array(columns[name])
+            return of_texts(columns[name]) if _are_texts(columns[name]) else pyarrow.array(columns[name])
         except (pyarrow.ArrowInvalid, pyarrow.ArrowTypeError, OverflowError, UnicodeEncodeError) as error:
             row, value = _first_unfit(columns[name])
             raise DataError(
@@ -137,7 +142,12 @@ def _typed(path: Path, columns: Columns) -> datasets.Dataset:
                 f"it ({_first_line(error)}). Give all rows the same type."
             ) from error
 
-    return datasets.Dataset(pyarrow.table({name: array(name) for name in columns}))
+    batches: list[Any] = pyarrow.table({name: array(name) for name in columns}).to_batches(max_chunksize=_BATCH)
+    return batches
+
+
+def _are_texts(values: list[Any]) -> bool:
+    return all(type(value) is str for value in values)
 
 
 def _first_unfit(values: list[Any]) -> tuple[int, Any]:

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from burnish.core.errors import DataError
+from burnish.data.arrow_rows import ArrowRows
 
 from .columns import is_number
 
@@ -46,6 +47,8 @@ def has_labels(table: Table, columns: Sequence[str]) -> bool:
 
 def class_names(table: Table, column: str) -> list[str] | None:
     """The names that a data set of `datasets` has for the class numbers of a column, or of a column of lists."""
+    if isinstance(table.rows, ArrowRows):
+        return None
     feature = table.rows.features[column]
     feature = getattr(feature, "feature", feature)
     return list(feature.names) if hasattr(feature, "names") and hasattr(feature, "int2str") else None

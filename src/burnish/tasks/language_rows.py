@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from burnish.core.types import IGNORED_LABEL
+from burnish.data.arrow_arrays import of_numbers
+from burnish.data.arrow_rows import ArrowRows
 
 from .cache import key_of
 from .tokenising import LENGTH, TRUNCATED, identity_of
-
-if TYPE_CHECKING:
-    import datasets
 
 
 @dataclass(frozen=True)
@@ -78,16 +77,14 @@ def prompt_tokens(tokenizer: Any, prompts: list[str]) -> list[list[int]]:
     return [ids[:-1] if ids and ids[-1] in ends else ids for ids in rows]
 
 
-def blocks(rows: datasets.Dataset, length: int) -> datasets.Dataset:
+def blocks(rows: ArrowRows, length: int) -> ArrowRows:
     """All tokens of all rows in a row, cut into blocks of `length`; the last one holds what is left (no token is
     dropped, unless it is a single one, which nothing could be predicted from)."""
-    import datasets
     import pyarrow
 
-    table = rows.select_columns(["input_ids"]).with_format("arrow")[:]
-    flat = table.column("input_ids").combine_chunks().flatten()
+    flat = rows.table.column("input_ids").combine_chunks().flatten()
     ends = np.append(np.arange(0, len(flat), length, dtype=np.int64), len(flat))
     if len(ends) > 2 and ends[-1] - ends[-2] == 1:
         ends = ends[:-1]
-    cut = pyarrow.LargeListArray.from_arrays(pyarrow.array(ends), flat.slice(0, int(ends[-1])))
-    return datasets.Dataset(pyarrow.table({"input_ids": cut}))
+    cut = pyarrow.LargeListArray.from_arrays(of_numbers(ends, np.int64), flat.slice(0, int(ends[-1])))
+    return ArrowRows(pyarrow.table({"input_ids": cut}))

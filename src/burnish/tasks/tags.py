@@ -120,7 +120,7 @@ def with_names(table: Table | None, scheme: TagScheme) -> Table | None:
     import datasets
 
     names = _tag_names(table, scheme)
-    rows = table.rows.remove_columns(scheme.tags_column)
+    rows: Any = table.rows.remove_columns(scheme.tags_column)
     feature = datasets.List(datasets.Value("string"))
     return type(table)(rows.add_column(scheme.tags_column, names, feature=feature), table.source)
 

@@ -5,7 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from burnish.core.errors import DataError
+from burnish.data.arrow_arrays import of_lists, of_numbers
 
 from .columns import header_hint, label_columns, require_columns, text_columns, texts_of
 from .label_values import has_labels
@@ -154,11 +157,10 @@ def _add_rows(
 
 
 def _with_targets(rows: Any, scheme: LabelScheme, targets: list[Any]) -> Any:
-    import datasets
-
-    number = datasets.Value("int64" if scheme.problem_type == SINGLE_LABEL else "float32")
-    feature = datasets.List(number) if scheme.problem_type == MULTI_LABEL else number
-    return rows.add_column("labels", targets, feature=feature)
+    if scheme.problem_type == MULTI_LABEL:
+        return rows.add_column("labels", of_lists(targets, np.float32))
+    number = np.int64 if scheme.problem_type == SINGLE_LABEL else np.float32
+    return rows.add_column("labels", of_numbers(targets, number))
 
 
 def _padding_collator(tokenizer: Any) -> Any:

@@ -2,25 +2,28 @@
 
 from __future__ import annotations
 
-import contextlib
+import multiprocessing
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from burnish.core.errors import SettingError
+import numpy as np
 
-from .cache import cache_folder, key_of, key_of_rows, quiet_datasets
+from burnish.core.errors import SettingError
+from burnish.data.arrow_arrays import of_lists, of_numbers
+from burnish.data.arrow_rows import ArrowRows, arrow_chunks
+
+from .cache import key_of, key_of_rows, stored
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Iterator, Sequence
 
-    import datasets
-
-    from .files import Table
+    from .files import Rows, Table
     from .recipe import DataRequest
 
 LENGTH = "num_tokens"
 TRUNCATED = "was_truncated"
-_BAR_FROM_ROWS = 20_000
+_MASKS = ("attention_mask", "token_type_ids", "special_tokens_mask")
+_BATCH = 1000  # rows tokenised in one call
 
 
 @dataclass(frozen=True)
@@ -77,13 +80,13 @@ def were_truncated(encoded: Any, max_length: int | None) -> list[bool]:
 
 
 def tokenised(
-    rows: datasets.Dataset,
+    rows: Rows,
     tokenise: Any,
     columns: list[str],
     *,
     num_workers: int | None = None,
     overwrite_cache: bool = False,
-) -> datasets.Dataset:
+) -> ArrowRows:
     """What `tokenise` makes of batches of `columns`; all other columns are left out.
 
     Args:
@@ -91,13 +94,30 @@ def tokenised(
         num_workers: processes to tokenise in. The tokenizers' own threads do nearly as well for less.
         overwrite_cache: compute it anew even if it is there.
     """
-    rows = rows.select_columns(columns)
-    return _mapped(
-        rows, tokenise, key_of("tokenised", key_of_rows(rows, columns), tokenise.key()), num_workers, overwrite_cache
-    )
+    key = key_of("tokenised", key_of_rows(rows, columns), tokenise.key())
+
+    def batches() -> Iterator[Any]:
+        texts = (chunk.to_pydict() for chunk in arrow_chunks(rows, columns, _BATCH))
+        if num_workers is None or num_workers < 2:
+            yield from map(_record_batch, map(tokenise, texts))
+            return
+        with multiprocessing.get_context().Pool(num_workers) as pool:
+            yield from map(_record_batch, pool.imap(tokenise, texts))
+
+    return stored(key, batches, overwrite_cache)
 
 
-def without_lengths(rows: datasets.Dataset, max_length: int | None) -> tuple[datasets.Dataset, Lengths]:
+def _record_batch(columns: dict[str, list[Any]]) -> Any:
+    """An Arrow record batch of masks, of whether a row was cut, and of lists of tokens or labels."""
+    import pyarrow as pa
+
+    arrays = {name: of_lists(values, np.int8 if name in _MASKS else np.int32) for name, values in columns.items()
+              if name not in (LENGTH, TRUNCATED)}  # fmt: skip
+    numbers = {name: of_numbers(columns[name], kind) for name, kind in ((LENGTH, np.int32), (TRUNCATED, np.int8))}
+    return pa.record_batch({**arrays, **numbers})
+
+
+def without_lengths(rows: ArrowRows, max_length: int | None) -> tuple[ArrowRows, Lengths]:
     """The model's inputs, and the lengths that were noted beside them."""
     lengths = Lengths(rows[LENGTH][:], sum(rows[TRUNCATED][:]), max_length)
     return rows.remove_columns([LENGTH, TRUNCATED]), lengths
@@ -121,12 +141,9 @@ def identity_of(tokenizer: Any) -> str:
     if core is None:
         rules = repr(sorted(tokenizer.get_vocab().items()))
     else:
-        import json
-
-        content = json.loads(core.to_str())
-        content.pop("padding", None)
-        content.pop("truncation", None)
-        rules = json.dumps(content, sort_keys=True)
+        # What a call leaves behind stands before the tokens. To parse it all takes longer than to tokenise 2,000 rows.
+        _, mark, rules = core.to_str().partition('"added_tokens":')
+        assert mark, "a tokenizer is written with its added tokens"
     sides = (tokenizer.padding_side, tokenizer.truncation_side, tuple(tokenizer.model_input_names))
     return key_of(
         type(tokenizer).__name__, rules, sorted(map(str, tokenizer.all_special_ids)), tokenizer.pad_token_id, sides
@@ -154,25 +171,3 @@ def chosen_length(asked: int | None, limit: int | None, num_special: int = 0) ->
     if limit is not None and asked > limit:
         raise SettingError(f"max_seq_length={asked} is more than the model takes. Set it to {limit} or less.")
     return asked
-
-
-def _mapped(
-    rows: datasets.Dataset, function: Callable[..., Any], key: str, num_workers: int | None, overwrite: bool
-) -> datasets.Dataset:
-    """Runs `function` over batches of rows; the result is read from the cache where it is there."""
-    try:
-        cache_file: str | None = str(cache_folder() / f"tokens-{key}.arrow")
-    except OSError:
-        cache_file = None  # nowhere to write: keep it in memory
-    with contextlib.nullcontext() if len(rows) >= _BAR_FROM_ROWS else quiet_datasets():
-        return rows.map(
-            function,
-            batched=True,
-            remove_columns=rows.column_names,
-            num_proc=num_workers if num_workers and num_workers > 1 else None,
-            load_from_cache_file=not overwrite,
-            cache_file_name=cache_file,
-            new_fingerprint=key,
-            keep_in_memory=cache_file is None,
-            desc="Tokenising",
-        )
