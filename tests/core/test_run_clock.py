@@ -61,6 +61,15 @@ def test_an_end_that_was_not_measured_is_guessed(time: Time) -> None:
     assert steps_until_up(time, limit=20.5, eval_steps=None) == 20 - 3
 
 
+def test_what_is_due_before_the_next_step_counts(time: Time) -> None:
+    clock = RunClock(limit=20.0, save_guess=2.0, eval_steps=3.0)
+    for _ in range(10):
+        step(clock, time, 1.0)
+    assert clock.reserve == MARGIN * 5.0
+    assert not clock.time_is_up() and not clock.time_is_up(saves=True)
+    assert clock.time_is_up(evaluates=True) and clock.time_is_up(evaluates=True, saves=True)
+
+
 def test_what_was_measured_counts_in_place_of_the_guess(time: Time) -> None:
     clock = RunClock(limit=100.0, save_guess=50.0, eval_steps=50.0)
     with clock.evaluating():
@@ -82,7 +91,7 @@ def test_evaluating_and_saving_are_no_part_of_a_step(time: Time) -> None:
     with clock.away():
         time.now += 100.0
     step(clock, time, 1.0)
-    assert clock._next_step() == 1.0
+    assert clock._step_takes() == 1.0
 
 
 def test_the_end_also_waits_for_a_checkpoint_that_is_being_written(time: Time) -> None:

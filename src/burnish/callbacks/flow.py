@@ -38,13 +38,19 @@ class Cadences:
         """Asks for what is due after `state.global_step`, and for the end at `state.max_steps` or when the time is up."""
         step, last = state.global_step, state.max_steps
         self.clock.step_ended()
-        if step < last and self.clock.time_is_up():
+        control.should_save |= self.save.due_at_step(step, last) or self.clock.save_is_due()
+        evaluates, saves = (self._due_by_now(one, state) for one in (self.evaluate, self.save))
+        if step < last and self.clock.time_is_up(evaluates, saves or control.should_save):
             self._stop_in_time(control, state)
             last = step  # its checkpoint comes after the last evaluation: see `mark_epoch`
         control.should_log |= self.log.due_at_step(step, last)
         control.should_evaluate |= self.evaluate.due_at_step(step, last)
-        control.should_save |= self.save.due_at_step(step, state.max_steps) or self.clock.save_is_due()
         control.should_training_stop |= step >= last
+
+    def _due_by_now(self, one: Cadence, state: TrainerState) -> bool:
+        """Also where it comes at the end of the pass that this step ends."""
+        at_the_end = float(state.epoch).is_integer() and one.due_at_epoch(state.epoch)
+        return at_the_end or one.due_at_step(state.global_step, state.max_steps)
 
     def _stop_in_time(self, control: TrainerControl, state: TrainerState) -> None:
         state.stop_reason = OUT_OF_TIME

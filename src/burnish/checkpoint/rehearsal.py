@@ -102,6 +102,8 @@ def _moments(snapshot: Snapshot) -> int:
 
 def _try_model(model: Any, folder: Path) -> None:
     model = tensors.unwrapped(model)
+    if pretrained.is_pretrained(model) and not pretrained.saves_as_usual(model):
+        return
     if store.bytes_of_model(model) <= WHOLE:
         weights.save_weights(model, folder)
         return

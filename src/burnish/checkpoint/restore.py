@@ -11,8 +11,9 @@ import torch
 from burnish.core.errors import CheckpointError
 from burnish.core.progress import TrainerState
 
-from . import files, layout
+from . import files, in_use, layout
 from .position import compare_positions, refuse_if_changed
+from .verify import problem_with
 
 __all__ = ["compare_positions", "read_position", "read_state", "refuse_if_changed", "restore_optimizer"]
 
@@ -36,6 +37,21 @@ def read_state(checkpoint: Path | str) -> TrainerState:
     for name, value in _ours(checkpoint).get("state", {}).items():
         setattr(state, name, value)
     return state
+
+
+def find_best(state: TrainerState, checkpoint: Path | str) -> None:
+    """Sees to it that the best checkpoint of a run that goes on is one that is there: where it was written, or beside
+    `checkpoint` if the folder of the run was moved. Where it is gone, the run begins to look for the best anew."""
+    if state.best_model_checkpoint is None:
+        return
+    written = Path(state.best_model_checkpoint)
+    beside = Path(checkpoint).parent / written.name
+    problem = problem_with(beside, checksums=False)
+    if problem is None and beside.resolve() != written.resolve():
+        state.best_model_checkpoint = str(beside)
+    elif problem is not None and problem_with(written, checksums=False) is not None:
+        logger.warning("%s, the best so far, is not there any more (%s): a new best is looked for.", beside, problem)
+        state.best_metric = state.best_global_step = state.best_model_checkpoint = None
 
 
 def read_position(checkpoint: Path | str) -> dict[str, Any] | None:
@@ -66,7 +82,11 @@ def restore_optimizer(checkpoint: Path | str, optimizer: Any, scheduler: Any = N
     Raises:
         CheckpointError: the state is of another optimizer or of other parameters, or a file is damaged.
     """
-    checkpoint = Path(checkpoint)
+    with in_use.held(checkpoint):
+        return _restore(Path(checkpoint), optimizer, scheduler, scaler)
+
+
+def _restore(checkpoint: Path, optimizer: Any, scheduler: Any, scaler: Any) -> list[str]:
     parts = {"optimizer": optimizer, "scheduler": scheduler, "scaler": scaler}
     names = {"optimizer": layout.OPTIMIZER, "scheduler": layout.SCHEDULER, "scaler": layout.SCALER}
     asked = {name: part for name, part in parts.items() if part is not None}

@@ -11,7 +11,7 @@ from torch import nn
 
 from burnish.core.errors import CheckpointError
 
-from . import adapters, layout, pretrained, shared, tensors
+from . import adapters, in_use, layout, pretrained, shared, tensors
 from .tensors import Tensors
 
 
@@ -49,8 +49,11 @@ def load_weights(model: nn.Module, folder: Path | str) -> None:
     Raises:
         CheckpointError: names or shapes differ from those of the model (it says which), or a file is damaged.
     """
-    folder = Path(folder)
-    model = tensors.unwrapped(model)
+    with in_use.held(folder):
+        _load(tensors.unwrapped(model), Path(folder))
+
+
+def _load(model: nn.Module, folder: Path) -> None:
     if adapters.names(model):
         adapters.load(model, folder)
         return

@@ -111,17 +111,23 @@ class RunClock:
         """Whether so much time has passed since the last save began."""
         return self.save_every is not None and self._any(now() - self._last_save >= self.save_every)
 
-    def time_is_up(self) -> bool:
-        """Whether another step would leave too little time for the end."""
-        return self.limit is not None and self._any(self.seconds + self._next_step() + self.reserve >= self.limit)
+    def time_is_up(self, evaluates: bool = False, saves: bool = False) -> bool:
+        """Whether another step would leave too little time for the end.
+
+        Args:
+            evaluates, saves: whether that is due before the next step in any case.
+        """
+        if self.limit is None:
+            return False
+        before = (self._evaluation_takes() if evaluates else 0.0) + (self._save_takes() if saves else 0.0)
+        return self._any(self.seconds + before + self._step_takes() + self.reserve >= self.limit)
 
     @property
     def reserve(self) -> float:
         """Seconds that are kept for the end: the last evaluation, a checkpoint that is being written, the last one."""
-        save = self.save_guess if self._save is None else self._save
-        written = 0.0 if self._writing_since is None else now() - self._writing_since
-        being_written = 0.0 if self._writing_since is None else max(0.0, save - written)
-        return MARGIN * (self._last_evaluation() + save + being_written)
+        save = self._save_takes()
+        being_written = 0.0 if self._writing_since is None else max(0.0, save - (now() - self._writing_since))
+        return MARGIN * (self._evaluation_takes() + save + being_written)
 
     def steps_left(self) -> int | None:
         """Steps that the time still has room for at the pace of this start, evaluations and saves in it; None while the
@@ -135,15 +141,18 @@ class RunClock:
     def _any(self, answer: bool) -> bool:
         return self._sum(int(answer)) > 0
 
-    def _next_step(self) -> float:
+    def _step_takes(self) -> float:
         steps = list(self._steps)
         return max(steps[1:] if self._num_steps == len(steps) > 1 else steps, default=0.0)
 
-    def _last_evaluation(self) -> float:
+    def _save_takes(self) -> float:
+        return self.save_guess if self._save is None else self._save
+
+    def _evaluation_takes(self) -> float:
         if self.eval_steps == 0:
             return 0.0
         if self._evaluation is not None:
             return self._evaluation
         if self.eval_steps is None:
             return 0.1 * (self.limit or 0.0)
-        return self.eval_steps * self._next_step()
+        return self.eval_steps * self._step_takes()

@@ -22,7 +22,7 @@ logger = logging.getLogger(__name__)
 
 SAVE_SPEED = 1e8
 """Bytes that a disk is taken to write in a second, checksums and syncing in it, until a save was measured."""
-SAVE_AT_LEAST = 0.5
+SAVE_AT_LEAST = 2.0
 """Seconds."""
 
 
