@@ -104,7 +104,7 @@ def _training(facts: CardFacts) -> str:
     if facts.notes:
         lines += ["", "| data | |", "|---|---|", *(f"| {what} | {_cell(value)} |" for what, value in facts.notes)]
     made = ", ".join(f"{name} {number}" for name, number in facts.versions.items())
-    return "\n".join([*lines, "", f"Made with {made}. All settings are in `run.json`."])
+    return "\n".join([*lines, "", f"Made with {made}. All settings of the training are in `training_args.json`."])
 
 
 def _cell(text: str) -> str:
