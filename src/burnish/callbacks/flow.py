@@ -54,11 +54,13 @@ class Cadences:
 
     def _stop_in_time(self, control: TrainerControl, state: TrainerState) -> None:
         state.stop_reason = OUT_OF_TIME
+        clock = self.clock
+        limit, seconds = clock.limit or 0.0, clock.seconds
         logger.warning(
             "max_time=%s is over: stopping at step %d of %d after %s, with %s kept for the last evaluation and save. "
-            "The run can be gone on with from there (resume_from_checkpoint=True).",
-            *(in_words(self.clock.limit or 0), state.global_step, state.max_steps, in_words(self.clock.seconds)),
-            in_words(self.clock.reserve),
+            "resume_from_checkpoint='auto' goes on with the run.",
+            *(in_words(limit), state.global_step, state.max_steps, in_words(seconds)),
+            in_words(max(0.0, min(clock.reserve, limit - seconds))),
         )
 
     def mark_epoch(self, control: TrainerControl, state: TrainerState) -> None:

@@ -40,7 +40,8 @@ Command = Callable[[Sequence[str]], int]
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Runs a command line. Returns the exit code: 0 done, 1 could not be done, 2 misused, 130 interrupted."""
+    """Runs a command line. Returns the exit code: 0 done, 1 could not be done, 2 misused, 130 interrupted. A run that
+    another signal stops leaves with 128 and its number: 143 for SIGTERM, 138 for SIGUSR1."""
     words = list(sys.argv[1:] if argv is None else argv)
     debug = "--debug" in words
     try:
@@ -54,8 +55,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     except (UserError, NonFiniteError, OutOfMemoryError, OSError) as error:
         return _explained(error, FAILED, debug)
     except KeyboardInterrupt:
-        trains = words and words[0] in ("train", "demo")
-        complain("Interrupted." + (" The same command goes on from the last checkpoint." if trains else ""))
+        complain("Interrupted.")
         return INTERRUPTED
     except ValueError as error:
         return _explained(error, FAILED, debug, " (--debug shows where this arose.)")

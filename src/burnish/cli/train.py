@@ -8,11 +8,11 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from burnish.checkpoint.run_manifest import RunManifest
-from burnish.core.errors import SettingError
+from burnish.core.errors import SettingError, UnsavedError
 from burnish.core.importing import importing
 from burnish.core.secrets import hidden_in_words
 
-from . import results, run_folder
+from . import going_on, results, run_folder
 from .console import print_pairs, print_table, say
 from .fingerprints import fingerprints
 from .folder_lock import held
@@ -166,10 +166,12 @@ def carry_out(
     if decision.move_aside:
         say(f"{folder} was moved to {run_folder.move_aside(folder)}")
     with held(folder):
-        with closing(record, folder):
+        with going_on.told_when_stopped(settings), closing(record, folder):
             metrics = measure(settings, run, arguments, phases, decision.resume_from, record)
         if phases.train:
             results.print_next(folder, settings.data.validation_file)
+        if phases.train and not record.finished:
+            going_on.say_how_after(settings, record.reason)
     return metrics
 
 
@@ -194,7 +196,10 @@ def measure(
     trainer.recording = Recording(record)
     metrics: dict[str, Any] = {}
     if phases.train:
-        trained = trainer.train(resume_from_checkpoint=resume_from)
+        try:
+            trained = trainer.train(resume_from_checkpoint=resume_from)
+        except UnsavedError as error:
+            raise going_on.with_model_rescued(error, trainer, settings) from error
         metrics |= measured(trainer, "train", trained.metrics)
         trainer.save_state()
     if phases.evaluate and run.eval_dataset is not None:
