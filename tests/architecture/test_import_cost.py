@@ -34,7 +34,9 @@ def test_importing_the_package_loads_nothing_heavy() -> None:
     assert run(f"import burnish; dir(burnish); {LOADED}").split() == ["loaded:"]
 
 
-@pytest.mark.parametrize("arguments", [["--help"], ["train", "--help"], ["--version"]], ids=" ".join)
+@pytest.mark.parametrize(
+    "arguments", [["--help"], ["train", "--help"], ["--version"], ["runs", "--help"]], ids=" ".join
+)
 def test_asking_the_command_line_for_help_loads_nothing_heavy(arguments: list[str]) -> None:
     code = f"""
 from burnish.cli.main import main
