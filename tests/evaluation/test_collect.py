@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 from typing import Any
 
 import numpy as np
@@ -10,6 +11,7 @@ import torch
 
 from burnish.core.errors import DataError
 from burnish.evaluation.collect import Collector
+from burnish.evaluation.room import BLOCK_BYTES, InMemory
 
 
 def collected(*batches: Any, rows: list[list[int]] | None = None) -> Any:
@@ -134,3 +136,39 @@ def test_nothing_added() -> None:
     collector.add(None, rows=[0, 1])
     assert collector.result() is None
     assert collector.count == 2
+
+
+def test_merged_from_elsewhere() -> None:
+    """Two processes with every other batch, and an example that both had."""
+    whole, ours, theirs = Collector(), Collector(), Collector()
+    for number, width in enumerate((3, 5, 2, 4)):
+        batch = {"a": torch.full((2, width), number), "b": torch.tensor([number, -number])}
+        rows = [7 - 2 * number, 6 - 2 * number]
+        whole.add(batch, rows)
+        (ours, theirs)[number % 2].add(batch, rows)
+    theirs.add({"a": torch.full((1, 3), 0), "b": torch.tensor([0])}, [7])
+    ours.merge([pickle.loads(pickle.dumps(theirs.state()))])
+    found, expected = ours.result(), whole.result()
+    assert all(np.array_equal(found[name], expected[name]) for name in ("a", "b"))
+    other = Collector()
+    other.add(torch.ones(1))
+    with pytest.raises(DataError, match="Batch 1"):
+        other.merge([theirs.state()])
+
+
+def test_copies_in_blocks_do_not_touch() -> None:
+    blocks = InMemory()
+    arrays = [np.arange(n, dtype=kind) for n, kind in ((3, "i1"), (5, "f8"), (BLOCK_BYTES // 8 + 1, "i8"), (2, "f2"))]
+    copies = [blocks.put(array) for array in arrays]
+    for copy, array in zip(map(np.asarray, copies), arrays, strict=True):
+        assert np.array_equal(copy, array) and copy.dtype == array.dtype
+    assert np.asarray(blocks.put(np.empty((0, 3)))).shape == (0, 3)
+    assert blocks.put(np.array(["a", None], object)).tolist() == ["a", None]
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs an accelerator")
+def test_batches_that_wait_on_the_device() -> None:
+    collector = Collector(batches_on_device=2)
+    for number in range(3):
+        collector.add(torch.full((2,), number, device="cuda"), rows=[2 * number, 2 * number + 1])
+    assert collector.result().tolist() == [0, 0, 1, 1, 2, 2]

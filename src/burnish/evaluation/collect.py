@@ -11,7 +11,7 @@ import torch
 from burnish.core.errors import DataError
 from burnish.core.types import IGNORED_LABEL
 
-from .room import Room, Written
+from .room import InFile, InMemory, Kept, Room
 
 Array = np.ndarray[Any, np.dtype[Any]]
 
@@ -41,10 +41,10 @@ class Collector:
         self._padding, self._room = padding, room
         self._batches_on_device, self._on_device = batches_on_device, list[tuple[Any, Sequence[int] | None]]()
         self._structure: Any = None
-        self._columns: list[list[Array | Written]] = []
+        self._columns: list[list[Array | Kept]] = []
         self._rows: list[Sequence[int] | None] = []
         self._sizes: list[int] = []
-        self._file: Any = None
+        self._store: InMemory | InFile = InMemory()
         self._in_memory = 0
 
     def add(self, batch_outputs: Any, rows: Sequence[int] | None = None) -> None:
@@ -75,21 +75,26 @@ class Collector:
         if not self._rows:
             self._structure, self._columns = structure, [[] for _ in arrays]
             if self._room is not None and self._room.needs_disk(arrays, size):
-                self._file = self._room.file()
+                self._store = self._room.file()
         elif structure != self._structure:
             raise DataError(
                 f"Batch {len(self._rows)} of the evaluation gave {structure}, and those before it {self._structure} "
                 "(numbers are the dimensions of arrays): return the same for every batch."
             )
         for column, array in zip(self._columns, arrays, strict=True):
-            column.append(array if self._file is None else Written(self._file, array))
+            column.append(self._store.put(array))
         self._rows.append(rows)
         self._sizes.append(size)
-        if self._file is None and self._room is not None:
+        if isinstance(self._store, InMemory) and self._room is not None:
             self._in_memory += sum(array.nbytes for array in arrays)
             if self._room.is_full(self._in_memory):
-                file = self._file = self._room.file()
-                self._columns = [[Written(file, np.asarray(array)) for array in column] for column in self._columns]
+                self._move(self._room.file())
+
+    def _move(self, file: InFile) -> None:
+        """Into a file, where all that follows goes, too."""
+        for column in self._columns:
+            column[:] = [file.put(np.asarray(array)) for array in column]
+        self._store = file
 
     def state(self) -> Collected:
         """All batches so far, as arrays."""
@@ -121,10 +126,13 @@ class Collector:
         """
         self._fetch()
         places, count = self._places()
-        blank = self._room.blank if self._file is not None and self._room is not None else np.empty
+        in_file = isinstance(self._store, InFile)
+        blank = self._room.blank if in_file and self._room is not None else np.empty
         joined = (_join(column, places, count, self._sizes, self._padding, blank) for column in self._columns)
         found = _put_together(self._structure, joined)
-        self._columns, self._file = [], None
+        if isinstance(self._store, InFile):
+            self._store.close()
+        self._columns, self._store = [], InMemory()
         return found
 
     def _places(self) -> tuple[Array, int]:
@@ -164,11 +172,9 @@ def _put_together(structure: Any, arrays: Iterator[Array]) -> Any:
 
 
 def _on_host(value: Any) -> Array:
-    """A copy of its own: a view would keep alive, or follow, the larger tensor that it is part of."""
     if not isinstance(value, torch.Tensor):
-        return np.array(value)
-    dtype = torch.float32 if value.dtype == torch.bfloat16 else value.dtype
-    array: Array = value.detach().to("cpu", dtype, copy=True).numpy()
+        return np.asarray(value)
+    array: Array = value.detach().to("cpu", torch.float32 if value.dtype == torch.bfloat16 else value.dtype).numpy()
     return array
 
 
@@ -182,7 +188,7 @@ def _is_elsewhere(nested: Any) -> bool:
 
 
 def _join(
-    arrays: list[Array | Written],
+    arrays: list[Array | Kept],
     places: Array,
     count: int,
     batch_sizes: list[int],
@@ -212,7 +218,7 @@ def _join(
     return joined
 
 
-def _common(arrays: Sequence[Array | Written]) -> tuple[tuple[int, ...], np.dtype[Any], bool]:
+def _common(arrays: Sequence[Array | Kept]) -> tuple[tuple[int, ...], np.dtype[Any], bool]:
     """The shape and type of an entry that takes all of them, and whether some need padding."""
     shapes = {array.shape[1:] for array in arrays}
     shape = tuple(max(sizes) for sizes in zip(*shapes, strict=True))

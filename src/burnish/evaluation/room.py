@@ -21,6 +21,9 @@ logger = logging.getLogger(__name__)
 CONTROL_GROUP = Path("/sys/fs/cgroup")
 SHARE_OF_FREE_MEMORY = 0.5
 """What predictions may take of it: metrics make copies of them."""
+BLOCK_BYTES = 2**25
+"""From 32 MiB on, the allocator of glibc takes memory from the system directly, and gives it back so."""
+ALIGNMENT = 64
 TO_NEED_LESS = (
     "To need less: preprocess_logits_for_metrics=lambda logits, labels: logits.argmax(-1) where classes are enough, "
     "metrics by name such as compute_metrics='accuracy' (they keep sums only), batch_eval_metrics=True, or "
@@ -90,33 +93,75 @@ class Room:
         )
         return True
 
-    def file(self) -> Any:
-        """A file without a name: it is gone when nothing reads it any more, also after a crash."""
-        return tempfile.TemporaryFile(dir=self._folder)
+    def file(self) -> InFile:
+        """It is gone when it is closed, also by a crash."""
+        return InFile(self._folder)
 
     def blank(self, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Array:
-        """An array of zeros in a file of its own."""
+        """An array of zeros in a file of its own, which is gone with the array."""
         if not prod(shape):
             return np.empty(shape, dtype)
-        with self.file() as file:  # the mapping keeps it
+        with tempfile.TemporaryFile(dir=self._folder) as file:  # the mapping keeps it
             return np.memmap(file, dtype, "w+", shape=shape)
 
 
-class Written:
-    """An array at the end of a file, which is read when it is asked for."""
+class Kept:
+    """An array that is kept somewhere, and read when it is asked for. Small: there is one for every batch."""
 
-    def __init__(self, file: Any, array: Array) -> None:
+    __slots__ = ("_offset", "_source", "dtype", "nbytes", "shape")
+
+    def __init__(self, array: Array, source: Any, offset: int) -> None:
         self.shape, self.dtype, self.nbytes = array.shape, array.dtype, array.nbytes
-        self._file, self._offset = file, file.seek(0, 2)
-        file.write(np.ascontiguousarray(array).data)
+        self._source, self._offset = source, offset
 
     def __len__(self) -> int:
         return self.shape[0]
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> Array:
-        self._file.seek(self._offset)
-        array = np.frombuffer(self._file.read(self.nbytes), self.dtype).reshape(self.shape)
+        if isinstance(self._source, np.ndarray):
+            content = self._source[self._offset : self._offset + self.nbytes].view(self.dtype)
+        else:
+            self._source.seek(self._offset)
+            content = np.frombuffer(self._source.read(self.nbytes), self.dtype)
+        array: Array = content.reshape(self.shape)
         return array if dtype is None else array.astype(dtype)
+
+
+class InMemory:
+    """Keeps arrays in large blocks of memory, which go back to the system as soon as nothing in them is wanted. A small
+    array for every batch would leave holes between the large ones that the model makes, and memory would grow."""
+
+    def __init__(self) -> None:
+        self._block = np.empty(0, np.uint8)
+        self._used = 0
+
+    def put(self, array: Array) -> Any:
+        """Keeps a copy, in the block that is being filled."""
+        if array.dtype.hasobject:
+            return array.copy()
+        start = -(-self._used // ALIGNMENT) * ALIGNMENT
+        if start + array.nbytes > len(self._block):
+            self._block, start = np.empty(max(BLOCK_BYTES, array.nbytes), np.uint8), 0
+        self._used = start + array.nbytes
+        kept = Kept(array, self._block, start)
+        np.asarray(kept)[...] = array
+        return kept
+
+
+class InFile:
+    """Keeps arrays one after the other in a file without a name."""
+
+    def __init__(self, folder: str) -> None:
+        self._file = tempfile.TemporaryFile(dir=folder)  # noqa: SIM115
+
+    def put(self, array: Array) -> Any:
+        kept = Kept(array, self._file, self._file.seek(0, 2))
+        self._file.write(np.ascontiguousarray(array).data)
+        return kept
+
+    def close(self) -> None:
+        """Gives the disk its room back."""
+        self._file.close()
 
 
 def _size(count: float) -> str:
