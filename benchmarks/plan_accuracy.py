@@ -11,6 +11,7 @@ took before the model was made. The exit code is 1 where a prediction is more th
 from __future__ import annotations
 
 import argparse
+import importlib
 import json
 import os
 import re
@@ -29,7 +30,17 @@ SMOLLM2 = {
     "vocab_size": 49152, "hidden_size": 576, "num_hidden_layers": 30, "num_attention_heads": 9,
     "num_key_value_heads": 3, "intermediate_size": 1536, "tie_word_embeddings": True, "max_position_embeddings": 8192,
 }  # fmt: skip
-LLAMA, BERT, MINILM = "llama", "bert", "minilm"
+GPT2_SHAPE = {"vocab_size": 30000, "n_embd": 512, "n_layer": 6, "n_head": 8, "n_positions": 512}
+T5_SHAPE = {"vocab_size": 16000, "d_model": 384, "d_kv": 64, "d_ff": 1024, "num_layers": 4, "num_heads": 6}
+LLAMA, BERT, MINILM, GPT2, T5 = "llama", "bert", "minilm", "gpt2", "t5"
+CLASSES = {
+    LLAMA: ("AutoModelForCausalLM", "LlamaForCausalLM", "LlamaConfig"),
+    GPT2: ("AutoModelForCausalLM", "GPT2LMHeadModel", "GPT2Config"),
+    T5: ("AutoModelForSeq2SeqLM", "T5ForConditionalGeneration", "T5Config"),
+    BERT: ("AutoModelForSequenceClassification", "BertForSequenceClassification", "BertConfig"),
+    MINILM: ("AutoModelForSequenceClassification", "", ""),
+}
+"""By kind: what is planned, what is trained, and its config."""
 
 
 def case(name: str, kind: str, length: int, batch: int, shape: dict[str, Any] | None = None, **settings: Any) -> Any:
@@ -53,6 +64,26 @@ GRID = [
     case("SmolLM2-135M shape, 4 × 512", LLAMA, 512, 4, SMOLLM2),
     case("SmolLM2-135M shape, 4 × 512, checkpointing", LLAMA, 512, 4, SMOLLM2, recompute=True),
     case("SmolLM2-135M shape, 4 × 512, LoRA 8", LLAMA, 512, 4, SMOLLM2, lora=8),
+    case("MiniLM, 16 × 256, checkpointing", MINILM, 256, 16, recompute=True),
+    case("bert 768 × 6, 16 × 128, LoRA 16", BERT, 128, 16, {**LARGE, "intermediate_size": 3072}, lora=16),
+    case("llama 512 × 8, 8 × 256, LoRA 64", LLAMA, 256, 8, {**MIDDLE, "intermediate_size": 1536}, lora=64),
+    case(
+        "llama 512 × 8, 8 × 256, LoRA 8, checkpointing",
+        LLAMA,
+        256,
+        8,
+        {**MIDDLE, "intermediate_size": 1536},
+        lora=8,
+        recompute=True,
+    ),
+    case("llama 512 × 8, 8 × 256, Adafactor", LLAMA, 256, 8, {**MIDDLE, "intermediate_size": 1536}, optim="adafactor"),
+    case("llama 512 × 8, 2 × 1024", LLAMA, 1024, 2, {**MIDDLE, "intermediate_size": 1536}),
+    case("gpt2 512 × 6, 8 × 256", GPT2, 256, 8, GPT2_SHAPE),
+    case("gpt2 512 × 6, 8 × 256, LoRA 8", GPT2, 256, 8, GPT2_SHAPE, lora=8),
+    case("gpt2 512 × 6, 8 × 256, checkpointing", GPT2, 256, 8, GPT2_SHAPE, recompute=True),
+    case("t5 384 × 4, 16 × 128", T5, 128, 16, T5_SHAPE),
+    case("t5 384 × 4, 16 × 128, LoRA 8", T5, 128, 16, T5_SHAPE, lora=8),
+    case("t5 384 × 4, 16 × 128, checkpointing", T5, 128, 16, T5_SHAPE, recompute=True),
 ]
 
 
@@ -63,8 +94,10 @@ def config_of(chosen: dict[str, Any]) -> Any:
         import reviews
 
         return transformers.AutoConfig.from_pretrained(reviews.model_folder())
-    kind = transformers.LlamaConfig if chosen["kind"] == LLAMA else transformers.BertConfig
-    return kind(**chosen["shape"])
+    config = getattr(transformers, CLASSES[chosen["kind"]][2])(**chosen["shape"])
+    if chosen["kind"] == T5:
+        config.decoder_start_token_id = config.pad_token_id = 0
+    return config
 
 
 def predicted(chosen: dict[str, Any]) -> Any:
@@ -73,12 +106,13 @@ def predicted(chosen: dict[str, Any]) -> Any:
     from burnish.planning.scenario import Scenario
     from burnish.run.data import CPU_BUDGET
 
-    name = "AutoModelForCausalLM" if chosen["kind"] == LLAMA else "AutoModelForSequenceClassification"
     scenario = Scenario(
         "cpu", chosen["length"], chosen["batch"], 1, optimizer=chosen.get("optim", "adamw_torch_fused"),
         checkpointing=chosen.get("recompute", False), lora_rank=chosen.get("lora"),
     )  # fmt: skip
-    return Planner(name, config_of(chosen)).memory(scenario.within(chosen.get("budget", CPU_BUDGET.tokens)))
+    return Planner(CLASSES[chosen["kind"]][0], config_of(chosen)).memory(
+        scenario.within(chosen.get("budget", CPU_BUDGET.tokens))
+    )
 
 
 def resident(name: str) -> int:
@@ -92,18 +126,16 @@ def model_of(chosen: dict[str, Any]) -> Any:
     import transformers
 
     config = config_of(chosen)
-    if chosen["kind"] == LLAMA:
-        model: Any = transformers.LlamaForCausalLM(config)
-    elif chosen["kind"] == BERT:
-        model = transformers.BertForSequenceClassification(config)
-    else:
+    if chosen["kind"] == MINILM:
         import reviews
 
-        model = reviews.model(dropout=0.1)
+        model: Any = reviews.model(dropout=0.1)
+    else:
+        model = getattr(transformers, CLASSES[chosen["kind"]][1])(config)
     if chosen.get("lora"):
         import peft
 
-        output = ["lm_head"] if chosen["kind"] == LLAMA else None
+        output = None if chosen["kind"] in (BERT, MINILM) else ["lm_head"]
         adapters = peft.LoraConfig(r=chosen["lora"], target_modules="all-linear", exclude_modules=output)
         model = peft.get_peft_model(model, adapters)
     return model.train()
@@ -112,8 +144,9 @@ def model_of(chosen: dict[str, Any]) -> Any:
 def measured(chosen: dict[str, Any]) -> dict[str, int]:
     """Trains. Returns bytes: before the model was made, and at the most."""
     import torch
-    import transformers.models.bert.modeling_bert
-    import transformers.models.llama.modeling_llama  # noqa: F401
+
+    for kind in ("bert", "llama", "gpt2", "t5"):
+        importlib.import_module(f"transformers.models.{kind}.modeling_{kind}")
 
     import burnish
     import burnish.run.training
@@ -128,7 +161,11 @@ def measured(chosen: dict[str, Any]) -> dict[str, int]:
     steps, length, batch = 3, chosen["length"], chosen["batch"]
     ids = torch.randint(5, 1000, (steps * batch, length)).tolist()
     rows = [
-        {"input_ids": row, "attention_mask": [1] * length, "labels": row if chosen["kind"] == LLAMA else number % 2}
+        {
+            "input_ids": row,
+            "attention_mask": [1] * length,
+            "labels": number % 2 if chosen["kind"] in (BERT, MINILM) else row,
+        }
         for number, row in enumerate(ids)
     ]
     args = burnish.TrainingArguments(

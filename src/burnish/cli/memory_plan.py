@@ -198,7 +198,9 @@ PARTS = {
     "tables": "gradient buffers of embedding tables",
     "optimizer": "optimizer",
     "activations": "activations of a micro-batch",
-    "working": "logits and intermediate results",
+    "logits": "logits and loss",
+    "working": "intermediate results",
+    "holes": "freed room between tensors",
     "framework": "libraries and kernels",
     "on_host": "on the host",
 }

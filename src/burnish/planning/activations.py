@@ -2,15 +2,15 @@
 
 Two micro-batches are computed forward and backward by the objective of the run, on tensors that own no memory; the
 bytes that are alive are counted after each operation. So each operation's own rule of what it saves for its backward
-applies, as it does in a run. A stack of like layers is computed with 2 and with 3 layers: each number below is linear
-in their number.
+applies, as it does in a run. A stack of like layers is computed with two numbers of layers: each number below is linear
+in it.
 """
 
 from __future__ import annotations
 
 import contextlib
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -19,16 +19,29 @@ from burnish.models.contract import facts_of
 from burnish.objectives.native import NativeLoss
 from burnish.objectives.selected import selected_loss
 
-from .blank import blank_model, shallow, stack_of, without_memory
+from .blank import blank_model, shallow, stack_of, weights_of, without_memory
+from .heap import Ask
 from .live import AsOnAccelerator, LiveBytes, Peak
 from .scenario import Scenario
+from .weights import Weight
 
-DEPTHS = 2, 3
-"""Numbers of layers that are computed where there are more."""
+DEPTHS = {"cpu": (3, 6), "cuda": (2, 3)}
+"""Numbers of layers that are computed where there are more. The holes in a heap are not as linear as the tensors."""
 
 FORWARD, LOSS, BACKWARD, END = "forward", "loss", "backward", "end of backward"
 LATER = "later "
 """Put before the phases of the second micro-batch, in which all gradients are there."""
+
+
+@dataclass(frozen=True)
+class Trace:
+    """What a model of so many layers asks for in the micro-batches of a step."""
+
+    depth: int
+    asks: tuple[Ask, ...]
+    peak: float
+    """The most bytes that were alive."""
+    weights: tuple[Weight, ...]
 
 
 @dataclass(frozen=True)
@@ -39,6 +52,10 @@ class Activations:
     """What the forward pass of a micro-batch keeps for the backward pass, the loss left out."""
     peaks: Mapping[str, Peak]
     """By phase."""
+    traces: tuple[Trace, ...] = ()
+    """Of the numbers of layers that were computed."""
+    depth: int = 0
+    """Layers that the model has."""
 
     def at_depth(self, deeper: Activations, factor: float) -> Activations:
         """Extrapolated: this one with `factor` times the difference to the one with more layers."""
@@ -47,16 +64,18 @@ class Activations:
             return one.plus(other, factor).plus(one, -factor)
 
         peaks = {phase: line(peak, deeper.peaks[phase]) for phase, peak in self.peaks.items()}
-        return Activations(self.saved + (deeper.saved - self.saved) * factor, peaks)
+        saved = self.saved + (deeper.saved - self.saved) * factor
+        return Activations(saved, peaks, self.traces + deeper.traces)
 
 
 def activations_of(auto_class_name: str, config: Any, scenario: Scenario) -> Activations:
     """What a micro-batch of this scenario keeps in memory, for the model of the config."""
     depth = getattr(config, "num_hidden_layers", 0)
-    if depth <= DEPTHS[1] or getattr(config, "is_encoder_decoder", False):
-        return _traced(auto_class_name, config, scenario)
-    one, other = (_traced(auto_class_name, shallow(config, number), scenario) for number in DEPTHS)
-    return one.at_depth(other, (depth - DEPTHS[0]) / (DEPTHS[1] - DEPTHS[0]))
+    depths = DEPTHS[scenario.device]
+    if depth <= depths[1] or getattr(config, "is_encoder_decoder", False):
+        return replace(_traced(auto_class_name, config, scenario), depth=depth)
+    one, other = (_traced(auto_class_name, shallow(config, number), scenario) for number in depths)
+    return replace(one.at_depth(other, (depth - depths[0]) / (depths[1] - depths[0])), depth=depth)
 
 
 def _traced(auto_class_name: str, config: Any, scenario: Scenario) -> Activations:
@@ -67,7 +86,8 @@ def _traced(auto_class_name: str, config: Any, scenario: Scenario) -> Activation
             enable = getattr(model, "activation_checkpointing_enable", None) or model.gradient_checkpointing_enable
             enable({"use_reentrant": False})
         live = LiveBytes(num_targets, [*model.parameters(), *model.buffers()])
-        saved = _watch(model, live, scenario)
+        weights = weights_of(model, scenario)
+        saved = _watch(model, live, weights)
         inputs = _inputs(model, scenario)
         kernels = AsOnAccelerator() if scenario.device == "cuda" else contextlib.nullcontext()
         with live, kernels:
@@ -76,9 +96,14 @@ def _traced(auto_class_name: str, config: Any, scenario: Scenario) -> Activation
                 live.enter_phase(FORWARD)
                 with _autocast(scenario):
                     loss = loss_of(model, inputs)
+                live.backward = True
                 loss.backward()
                 del loss
-        return Activations(float(max(saved, default=0)), dict(live.peaks))
+                live.backward = False
+                live.forget_graph()
+        peak = max(peak.bytes for peak in live.peaks.values())
+        trace = Trace(getattr(config, "num_hidden_layers", 0), tuple(live.asks), peak, tuple(weights))
+        return Activations(float(max(saved, default=0)), dict(live.peaks), (trace,))
 
 
 def _objective(model: Any, scenario: Scenario) -> tuple[Any, int]:
@@ -106,11 +131,12 @@ def _inputs(model: Any, scenario: Scenario) -> dict[str, torch.Tensor]:
     return {**inputs, "labels": torch.zeros(shape, dtype=torch.int64)}
 
 
-def _watch(model: Any, live: LiveBytes, scenario: Scenario) -> list[int]:
+def _watch(model: Any, live: LiveBytes, weights: list[Weight]) -> list[int]:
     """Has `live` told of phases and gradients. Returns a list to which the bytes after the last layer are added."""
     saved: list[int] = []
+    with_buffer = {id(p) for p, weight in zip(model.parameters(), weights, strict=True) if weight.has_buffer}
     for part in model.modules():
-        if isinstance(part, torch.nn.Embedding) and _has_buffer(model, part, scenario):
+        if isinstance(part, torch.nn.Embedding) and id(part.weight) in with_buffer:
             # its rows' gradients go to a buffer that is counted apart
             part.weight.requires_grad_(False)
             part.register_forward_hook(lambda part, args, output: output.requires_grad_(True))
@@ -144,13 +170,6 @@ def _watch(model: Any, live: LiveBytes, scenario: Scenario) -> list[int]:
     stack[-1].register_forward_pre_hook(before_last, with_kwargs=True)
     stack[-1].register_forward_hook(after_last)
     return saved
-
-
-def _has_buffer(model: Any, table: torch.nn.Embedding, scenario: Scenario) -> bool:
-    from .blank import weights_of
-
-    sizes = dict(zip((id(p) for p in model.parameters()), weights_of(model, scenario), strict=True))
-    return sizes[id(table.weight)].has_buffer
 
 
 def _autocast(scenario: Scenario) -> contextlib.AbstractContextManager[Any]:

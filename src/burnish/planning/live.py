@@ -12,8 +12,7 @@ from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
-LARGE = 32 << 20
-"""Bytes from which on the C library of Linux takes memory from the system for one block, and gives it back."""
+from .heap import GRAPH_GONE, Ask
 
 
 @dataclass(frozen=True)
@@ -24,8 +23,6 @@ class Peak:
     gradients: float = 0
     without_gradients: float = 0
     """The most that was alive beside gradients, at whatever moment."""
-    small: float = 0
-    """How much of `bytes` was in tensors below `LARGE`."""
 
     def plus(self, other: Peak, times: float = 1.0) -> Peak:
         """Their sum, the other one taken `times`."""
@@ -33,7 +30,6 @@ class Peak:
             self.bytes + other.bytes * times,
             self.gradients + other.gradients * times,
             self.without_gradients + other.without_gradients * times,
-            self.small + other.small * times,
         )
 
 
@@ -51,14 +47,23 @@ class LiveBytes(TorchDispatchMode):
         super().__init__()
         self.num_targets = num_targets
         self._weights = [weight.untyped_storage() for weight in weights]
-        self.now = self.gradients = self.large = 0
+        self.now = self.gradients = 0
         self.prefix = self.phase = ""
         self.peaks: dict[str, Peak] = {}
+        self.asks: list[Ask] = []
+        """Tensors that were asked for and given back, in order."""
+        self.backward = False
+        """Whether a backward pass is on: what is computed again in it is in the graph for a moment only."""
+        self._number = 0
         self._alive = {id(storage) for storage in self._weights}
 
     def enter_phase(self, name: str) -> None:
         self.phase = self.prefix + name
         self._note()
+
+    def forget_graph(self) -> None:
+        """The loss of a micro-batch is not held any more."""
+        self.asks.append(GRAPH_GONE)
 
     def gradient_arrived(self, parameter: torch.Tensor) -> None:
         """A weight has its first gradient of the step."""
@@ -84,20 +89,23 @@ class LiveBytes(TorchDispatchMode):
             return
         self._alive.add(key)
         self.now += size
-        self.large += size if size >= LARGE else 0
+        self._number += 1
+        if size:
+            self.asks.append(Ask(self._number, size, torch.is_grad_enabled() and not self.backward))
         self._note()
-        weakref.finalize(storage, self._gone, key, size)
+        weakref.finalize(storage, self._gone, key, self._number, size)
 
-    def _gone(self, key: int, size: int) -> None:
+    def _gone(self, key: int, number: int, size: int) -> None:
         self._alive.discard(key)
         self.now -= size
-        self.large -= size if size >= LARGE else 0
+        if size:
+            self.asks.append(Ask(number, 0))
 
     def _note(self) -> None:
         peak = self.peaks.get(self.phase, Peak())
         beside = max(peak.without_gradients, self.now - self.gradients)
         if self.now > peak.bytes:
-            peak = Peak(self.now, self.gradients, beside, self.now - self.large)
+            peak = Peak(self.now, self.gradients, beside)
         elif beside > peak.without_gradients:
             peak = replace(peak, without_gradients=beside)
         self.peaks[self.phase] = peak

@@ -5,17 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from .activations import Activations
+from .activations import LOSS, Activations, Trace
+from .heap import heap_peak
 from .live import Peak
-from .optimizer_state import optimizer_bytes
+from .optimizer_state import optimizer_bytes, state_blocks
 from .scenario import Scenario
 from .weights import Weight, buffer_bytes, bytes_of, gradient_bytes
 
 UPDATE = "update"
-HOLES = 1 / 3
-"""Room that the heap of the C library takes beyond the blocks in it: freed blocks that the next ones do not fit into.
-Chosen among runs on Linux in which it was from 0.1 to 0.5 of the blocks; docs/planning.md says which. Blocks from 32
-MiB on are not in the heap."""
 
 
 @dataclass(frozen=True)
@@ -30,9 +27,13 @@ class Memory:
     """Lasting gradient buffers of embedding tables."""
     optimizer: int
     activations: int
-    """Saved by the forward pass of a micro-batch."""
+    """Saved by the forward pass of a micro-batch, the loss left out."""
+    logits: int
+    """Of the loss: the most that is alive in it beside all of the above."""
     working: int
-    """The most that is alive at one moment beside all of the above: logits, intermediate results."""
+    """The same of the passes through the layers and of the update: intermediate results, gradients of activations."""
+    holes: int
+    """Freed room in the heap of the C library that the next tensors do not fit into, on the CPU."""
     framework: int
     """What the process takes before the model is there, libraries and kernels."""
     on_host: int
@@ -43,7 +44,12 @@ class Memory:
 
 
 def memory_of(
-    weights: Sequence[Weight], activations: Activations, scenario: Scenario, framework: int, workspace: int = 0
+    weights: Sequence[Weight],
+    activations: Activations,
+    scenario: Scenario,
+    framework: int,
+    workspace: int = 0,
+    holes: int = 0,
 ) -> Memory:
     """What the settings of a scenario come to.
 
@@ -51,6 +57,7 @@ def memory_of(
         weights: all parameters of the model.
         framework: bytes that the process takes before the model is there.
         workspace: bytes that layers need for a moment beyond what tensors show, such as weights out of 4 bits.
+        holes: bytes of freed room that stays unused (`holes_in_heap`).
 
     ZeRO on n processes (Rajbhandari et al., 2020, §5): stage 1 leaves each 1/n of the optimizer's state, stage 2 of the
     gradients, too, stage 3 of the weights, too.
@@ -63,18 +70,18 @@ def memory_of(
         "tables": buffer_bytes(weights) * held_gradients,
         "optimizer": 0 if scenario.offload else state * held_optimizer,
     }
-    peaks = activations.peaks
-    heap = max((peak.small for peak in peaks.values()), default=0.0) * (1 + HOLES) if scenario.device == "cpu" else None
     moments = {
-        phase: _alive(peak, sizes["gradients"], held_gradients, heap) + workspace for phase, peak in peaks.items()
+        phase: _alive(peak, sizes["gradients"], held_gradients) + workspace for phase, peak in activations.peaks.items()
     }
-    moments[UPDATE] = sizes["gradients"] + update_bytes(weights, scenario) * held_optimizer
+    moments[UPDATE] = sizes["gradients"] + sum(update_blocks(weights, scenario)) * held_optimizer
     moment = max(moments, key=lambda name: moments[name])
-    lasting = sizes["weights"] + sizes["tables"] + sizes["optimizer"] + framework
+    lasting = sizes["weights"] + sizes["tables"] + sizes["optimizer"] + holes + framework
     return Memory(
         **{name: round(size) for name, size in sizes.items()},
         activations=round(activations.saved),
-        working=round(max(0, moments[moment] - activations.saved - sizes["gradients"])),
+        logits=round(_beside(activations, [name for name in activations.peaks if name.endswith(LOSS)])),
+        working=round(_beside(activations, [name for name in activations.peaks if not name.endswith(LOSS)])),
+        holes=holes,
         framework=framework,
         on_host=round(state * held_optimizer) if scenario.offload else 0,
         moment=moment,
@@ -89,21 +96,42 @@ def shares(scenario: Scenario) -> tuple[float, float, float]:
     return part if stage >= 3 else 1.0, part if stage >= 2 else 1.0, part if stage >= 1 else 1.0
 
 
-def _alive(peak: Peak, gradients: float, held: float, heap: float | None) -> float:
-    """Bytes of a moment, gradients included. Where they are shared out, all of this process's part is counted.
-
-    On the CPU the heap does not shrink: small blocks take what they have taken at any moment. The caching allocator of
-    CUDA joins its blocks better.
-    """
-    alive = peak.bytes if held == 1.0 else peak.without_gradients + gradients
-    return alive if heap is None else alive - peak.small + heap
+def _beside(activations: Activations, phases: Sequence[str]) -> float:
+    """The most bytes in these phases beside gradients and saved activations."""
+    most = max((activations.peaks[name].without_gradients for name in phases), default=0.0)
+    return max(0.0, most - activations.saved)
 
 
-def update_bytes(weights: Sequence[Weight], scenario: Scenario) -> float:
-    """What the update needs for a moment. A fused one needs nothing; others compute with a copy or two of a tensor on
-    the CPU, and of all tensors at once on CUDA."""
+def _alive(peak: Peak, gradients: float, held: float) -> float:
+    """Bytes of a moment, gradients included. Where they are shared out, all of this process's part is counted."""
+    return peak.bytes if held == 1.0 else peak.without_gradients + gradients
+
+
+def holes_in_heap(activations: Activations, scenario: Scenario) -> int:
+    """Bytes that the heap of the C library takes on the CPU beyond the tensors in it: what it takes when the tensors of
+    two steps are asked for and given back as in a run. 0 on CUDA, whose allocator caches, and where the C library does
+    not tell."""
+    found = [_holes(trace, scenario) for trace in activations.traces] if scenario.device == "cpu" else []
+    if len(found) < 2:
+        return max(0, round(sum(found)))
+    few, more = (trace.depth for trace in activations.traces)
+    return max(0, round(found[0] + (found[1] - found[0]) * (activations.depth - few) / (more - few)))
+
+
+def _holes(trace: Trace, scenario: Scenario) -> float:
+    """Those of a model of so many layers, with all of the optimizer's states on this process."""
+    states = [] if scenario.offload else state_blocks(scenario.optimizer, trace.weights, scenario.momentum)
+    update = update_blocks(trace.weights, scenario)
+    taken = heap_peak(trace.asks, states, update)
+    gradients = gradient_bytes(trace.weights, buffers=False)
+    return 0.0 if taken is None else taken - sum(states) - max(trace.peak, gradients + sum(update))
+
+
+def update_blocks(weights: Sequence[Weight], scenario: Scenario) -> list[int]:
+    """Bytes of tensors that the update needs for a moment. A fused one needs none; others compute with a copy or two of
+    a tensor on the CPU, and of all tensors at once on CUDA."""
     fused = scenario.optimizer in ("adamw_torch_fused", "sgd") or scenario.optimizer.endswith("bit") or scenario.offload
-    trained = [weight.bytes for weight in weights if weight.trained]
+    trained = [round(weight.bytes) for weight in weights if weight.trained]
     if fused or not trained:
-        return 0.0
-    return sum(trained) if scenario.device == "cuda" else 2 * max(trained)
+        return []
+    return trained if scenario.device == "cuda" else 2 * [max(trained)]

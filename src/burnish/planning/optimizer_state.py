@@ -54,22 +54,31 @@ def optimizer_bytes(name: str, weights: Iterable[Weight], momentum: float = 0.0)
     Raises:
         SettingError: there is no such optimizer.
     """
+    return sum(state_blocks(name, weights, momentum))
+
+
+def state_blocks(name: str, weights: Iterable[Weight], momentum: float = 0.0) -> list[int]:
+    """Bytes of each tensor of that state, in the order of the weights.
+
+    Raises:
+        SettingError: there is no such optimizer.
+    """
     if name not in OPTIMIZERS:
         raise SettingError(f"The optimizer {name!r} is not known.{did_you_mean(name, OPTIMIZERS)}")
     state = _state(name)
     numbers = state.numbers + (1 if state.with_momentum and momentum else 0)
-    return round(sum(_bytes_of(state, numbers, weight) for weight in weights if weight.trained))
+    return [round(size) for weight in weights if weight.trained for size in _sizes(state, numbers, weight)]
 
 
-def _bytes_of(state: State, numbers: int, weight: Weight) -> float:
+def _sizes(state: State, numbers: int, weight: Weight) -> list[float]:
+    """Bytes of each tensor that is kept for one weight."""
     if state.factored and len(weight.shape) >= 2:
-        rows, columns = weight.shape[-2:]
-        return weight.elements / (rows * columns) * (rows + columns) * 4
+        matrices = weight.elements / (weight.shape[-2] * weight.shape[-1])
+        return [matrices * side * 4 for side in weight.shape[-2:]]
     if state.factored:
-        return weight.elements * 4
-    small = weight.elements < SMALLEST_QUANTISED or weight.is_table
+        return [weight.elements * 4]
     if state.bits is None:
-        return numbers * weight.elements * weight.bytes_each
-    if state.bits == 32 or small:
-        return numbers * weight.elements * 4
-    return numbers * weight.elements * (state.bits / 8 + 4 / BLOCK)
+        return numbers * [weight.elements * weight.bytes_each]
+    if state.bits == 32 or weight.elements < SMALLEST_QUANTISED or weight.is_table:
+        return numbers * [weight.elements * 4.0]
+    return numbers * [weight.elements * state.bits / 8, weight.elements / BLOCK * 4]

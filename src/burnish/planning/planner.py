@@ -7,7 +7,7 @@ from typing import Any
 
 from .activations import Activations, activations_of
 from .blank import blank_model, largest_linear, weights_of, without_memory
-from .memory import Memory, memory_of
+from .memory import Memory, holes_in_heap, memory_of
 from .scenario import Scenario
 from .weights import Weight
 
@@ -39,7 +39,9 @@ class Planner:
         workspace = largest * (2 if scenario.autocast else 4) if scenario.four_bit else 0
         if scenario.zero_stage == 3 and scenario.num_processes > 1:
             workspace += round(max(weight.bytes for weight in weights))
-        return memory_of(weights, self.activations(scenario), scenario, FRAMEWORK[scenario.device], workspace)
+        activations = self.activations(scenario)
+        holes = holes_in_heap(activations, scenario)
+        return memory_of(weights, activations, scenario, FRAMEWORK[scenario.device], workspace, holes)
 
     def weights(self, scenario: Scenario) -> tuple[list[Weight], int]:
         """All parameters, and the elements of the largest frozen linear layer."""
