@@ -1,60 +1,55 @@
+"""What the tasks measure: names that exist, with the values that their reports have."""
+
 from __future__ import annotations
 
-from types import SimpleNamespace
-
-import numpy as np
 import pytest
+import torch
 
-from burnish.tasks.metrics import classification_metrics, multi_label_metrics, regression_metrics, single_label_metrics
-
-sklearn = pytest.importorskip("sklearn.metrics")
-DRAW = np.random.default_rng(0)
-
-
-def test_two_classes_agree_with_sklearn() -> None:
-    predicted, labels = DRAW.integers(0, 2, 50), DRAW.integers(0, 2, 50)
-    found = single_label_metrics(predicted, labels, 2)
-    assert found["accuracy"] == pytest.approx(sklearn.accuracy_score(labels, predicted))
-    expected = sklearn.precision_recall_fscore_support(labels, predicted, average="binary")
-    assert [found[name] for name in ("precision", "recall", "f1")] == pytest.approx(expected[:3])
-    assert found["macro_f1"] == pytest.approx(sklearn.f1_score(labels, predicted, average="macro"))
+from burnish.evaluation.metrics import Metrics
+from burnish.evaluation.reading import Reading
+from burnish.tasks.metrics import are_bio, best_of, classification_metrics, tagging_metrics
 
 
-def test_more_classes_agree_with_sklearn() -> None:
-    predicted, labels = DRAW.integers(0, 4, 50), DRAW.integers(0, 3, 50)
-    found = single_label_metrics(predicted, labels, 6)  # class 5 never occurs, class 3 is only predicted
-    assert found["f1"] == pytest.approx(sklearn.f1_score(labels, predicted, average="macro"))
+@pytest.mark.parametrize(
+    ("problem", "classes", "labels", "values"),
+    [
+        (
+            "single_label_classification",
+            2,
+            torch.tensor([0, 1, 1]),
+            {"accuracy", "precision", "recall", "f1", "macro_f1"},
+        ),
+        ("single_label_classification", 3, torch.tensor([0, 2, 1]), {"accuracy", "f1"}),
+        ("multi_label_classification", 2, torch.ones(3, 2), {"precision", "recall", "f1", "subset_accuracy"}),
+        ("regression", 1, torch.tensor([0.5, 1.0, 2.0]), {"mse", "mae", "r2", "pearson"}),
+    ],
+)  # fmt: skip
+def test_classification(problem: str, classes: int, labels: torch.Tensor, values: set[str]) -> None:
+    metrics = Metrics(classification_metrics(problem, classes))
+    metrics.update(torch.eye(3)[:, :classes], labels)
+    assert set(metrics.compute()) == values
 
 
-def test_several_labels_agree_with_sklearn() -> None:
-    predicted, labels = DRAW.random((40, 3)) > 0.5, DRAW.random((40, 3)) > 0.7
-    found = multi_label_metrics(predicted, labels)
-    assert found["f1"] == pytest.approx(sklearn.f1_score(labels, predicted, average="micro"))
-    assert found["subset_accuracy"] == pytest.approx(sklearn.accuracy_score(labels, predicted))
+def test_tagging() -> None:
+    assert are_bio(["O", "B-PER", "I-PER"]) and not are_bio(["NOUN", "VERB"]) and not are_bio(["O"])
+    for names, values in ((["O", "B-X", "I-X"], {"precision", "recall", "f1", "accuracy"}), ("abc", {"accuracy"})):
+        metrics = Metrics(tagging_metrics(names), Reading(class_names=list(names)))
+        metrics.update(torch.eye(3)[None], torch.tensor([[0, 1, -100]]))
+        assert set(metrics.compute()) == values
 
 
-def test_regression_agrees_with_sklearn() -> None:
-    labels = DRAW.random(30).astype(np.float32)
-    predicted = labels + DRAW.normal(0, 0.2, 30).astype(np.float32)
-    found = regression_metrics(predicted, labels)
-    assert found["mse"] == pytest.approx(sklearn.mean_squared_error(labels, predicted), rel=1e-5)
-    assert found["mae"] == pytest.approx(sklearn.mean_absolute_error(labels, predicted), rel=1e-5)
-    assert found["r2"] == pytest.approx(sklearn.r2_score(labels, predicted), rel=1e-4)
-    assert found["pearson"] == pytest.approx(np.corrcoef(labels, predicted)[0, 1], rel=1e-5)
-
-
-def test_what_does_not_exist_is_not_reported() -> None:
-    assert set(regression_metrics(np.ones(3), np.ones(3))) == {"mse", "mae"}
-    assert "pearson" not in regression_metrics(np.ones(3), np.arange(3.0))
-
-
-def test_logits_become_predictions() -> None:
-    labels = np.array([1, 0])
-    logits = np.array([[0.0, 2.0], [3.0, 1.0]])
-    compute = classification_metrics("single_label_classification", 2)
-    assert compute(SimpleNamespace(predictions=(logits, "states"), label_ids=labels))["accuracy"] == 1
-    compute = classification_metrics("multi_label_classification", 2)
-    switched = SimpleNamespace(predictions=np.array([[1.0, -1.0]]), label_ids=np.array([[1.0, 0.0]]))
-    assert compute(switched)["subset_accuracy"] == 1
-    compute = classification_metrics("regression", 1)
-    assert compute(SimpleNamespace(predictions=np.array([[1.0], [2.0]]), label_ids=np.array([1.0, 3.0])))["mse"] == 0.5
+@pytest.mark.parametrize(
+    ("asked", "usual", "best"),
+    [
+        ([], "f1", "f1"),
+        (["accuracy", "f1"], "f1", "f1"),
+        (["mcc", "accuracy"], "f1", "mcc"),
+        (["confusion_matrix", "roc_auc"], "f1", "roc_auc"),
+        (["confusion_matrix"], "f1", "f1"),
+        (["seqeval"], "accuracy", "f1"),
+        (["rouge", "bleu"], "accuracy", "rougeL"),
+        (["bleu"], "loss", "loss"),
+    ],
+)
+def test_what_tells_the_best(asked: list[str], usual: str, best: str) -> None:
+    assert best_of(asked, usual) == best

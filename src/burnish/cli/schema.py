@@ -41,6 +41,8 @@ MODEL_HELP = {
 RUN_FLAGS = [
     Flag("overwrite_output_dir", "bool", False, "Move what is in the folder aside (to out.1, out.2 …) and start anew.",
          "Run", "run", common=True, alone=True),
+    Flag("metrics", "list", None, "What to measure in evaluations, such as accuracy f1_macro roc_auc; docs/metrics.md "
+         "has all names. Default: what is usual for the task.", "Run", "run", common=True),
     Flag("debug", "bool", False, "Show where in the code an error arose.", "Run", "run", common=True, alone=True),
 ]  # fmt: skip
 RUN_HELP = {

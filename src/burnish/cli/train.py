@@ -139,12 +139,17 @@ def announce(decision: run_folder.Decision) -> None:
 
 def prepare(settings: Settings, phases: Phases) -> Any:
     """The parts of the run, from the recipe of the task. Files of phases that are not asked for are not read."""
+    from burnish.evaluation.judge import checked
+    from burnish.tasks.metrics import best_of
     from burnish.tasks.registry import recipe
 
-    data = settings.data
+    data, asked = settings.data, checked(settings.run["metrics"])
     if not phases.predict:
         data = replace(data, test_file=None)
-    return recipe(settings.task).prepare(data, settings.model)
+    run = recipe(settings.task).prepare(data, settings.model)
+    if asked:
+        run.compute_metrics, run.metric_for_best_model = asked, best_of(asked, run.metric_for_best_model)
+    return run
 
 
 def with_best_metric(chosen: Mapping[str, Any], run: Any, settings: Settings) -> dict[str, Any]:

@@ -24,6 +24,7 @@ FORMULAS: dict[str, Formula] = {
 
 ALSO_CALLED = {
     "acc": "accuracy",
+    "subset_accuracy": "accuracy",
     "macro_f1": "f1_macro",
     "micro_f1": "f1_micro",
     "weighted_f1": "f1_weighted",

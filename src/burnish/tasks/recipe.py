@@ -63,7 +63,8 @@ class TaskRun:
     eval_dataset: Any = None
     predict_dataset: Any = None
     data_collator: Any = None
-    compute_metrics: Callable[..., dict[str, float]] | None = None
+    compute_metrics: list[str] | None = None
+    """Names of metrics."""
     metrics_of_loss: Callable[[float], dict[str, float]] | None = None
     """Further metrics that follow from the mean evaluation loss alone, such as the perplexity."""
     metric_for_best_model: str | None = None

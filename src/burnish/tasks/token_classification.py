@@ -8,10 +8,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from burnish.core.errors import SettingError
+from burnish.core.types import IGNORED_LABEL
 
-from .entities import are_bio, tagging_metrics
 from .label_values import name_of
-from .metrics import IGNORED_LABEL
+from .metrics import are_bio, tagging_metrics
 from .pretrained import load_config, load_pretrained
 from .recipe import DataRequest, ModelRequest, TaskRun
 from .splits import Splits, read_splits, with_held_out
