@@ -12,7 +12,7 @@ import pytest
 from burnish.callbacks.handler import CallbackHandler
 from burnish.core.errors import SettingError
 from burnish.core.progress import TrainerControl, TrainerState
-from burnish.tracking.reporters import PACKAGES, installed_reporters, reporter_callbacks
+from burnish.tracking.reporters import PACKAGES, installed_reporters, reporter_callbacks, with_scalars_alone
 
 
 def installed(monkeypatch: pytest.MonkeyPatch, *modules: str) -> None:
@@ -77,3 +77,11 @@ def test_tensorboard_gets_what_is_logged(tmp_path: Path, monkeypatch: pytest.Mon
     events = EventAccumulator(str(tmp_path)).Reload()
     assert [(e.step, e.value) for e in events.Scalars("train/loss")] == [(1, 0.75), (2, 0.5)]
     assert [(e.step, e.value) for e in events.Scalars("eval/loss")] == [(2, 0.25)]
+
+
+def test_lists_are_not_reported() -> None:
+    heard: list[Any] = []
+    callback = with_scalars_alone(SimpleNamespace(on_log=lambda *parts, **rest: heard.append(rest)))
+    callback.on_log(None, None, None, logs={"f1": 0.5, "f1_per_class": [0.4, 0.6], "note": "x"}, model=1)
+    callback.on_log(None, None, None)
+    assert heard == [{"logs": {"f1": 0.5, "note": "x"}, "model": 1}, {"logs": {}}]

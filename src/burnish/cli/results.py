@@ -67,7 +67,7 @@ def write_card(settings: Any, run: Any, arguments: Any, metrics: Mapping[str, An
     results = {
         name.removeprefix("eval_"): float(value)
         for name, value in metrics.items()
-        if name.startswith("eval_") and not name.endswith(("runtime", "per_second"))
+        if name.startswith("eval_") and not name.endswith(("runtime", "per_second")) and isinstance(value, (int, float))
     }
     facts = CardFacts(
         name=settings.output_dir.resolve().name,

@@ -143,7 +143,7 @@ def prepare(settings: Settings, phases: Phases) -> Any:
     from burnish.tasks.metrics import best_of
     from burnish.tasks.registry import recipe
 
-    data, asked = settings.data, checked(settings.run["metrics"])
+    data, asked = settings.data, checked(settings.run["metrics"], "--metrics")
     if not phases.predict:
         data = replace(data, test_file=None)
     run = recipe(settings.task).prepare(data, settings.model)

@@ -26,18 +26,18 @@ class Scorer(Protocol):
     def compute(self) -> Mapping[str, Any]: ...
 
 
-def checked(compute_metrics: Any) -> Any:
-    """What a user gave as `compute_metrics`, as it is.
+def checked(compute_metrics: Any, argument: str = "compute_metrics") -> Any:
+    """What a user gave as `argument`, as it is.
 
     Raises:
         SettingError: a name is unknown, or something is neither a name, a metric nor a function.
     """
     for one in _several(compute_metrics):
         if isinstance(one, str):
-            formula_of(one)
+            formula_of(one, argument)
         elif not callable(one) and not is_evaluate_module(one):
             raise SettingError(
-                f"compute_metrics takes names of metrics, functions, and metrics of torchmetrics or evaluate, not "
+                f"{argument} takes names of metrics, functions, and metrics of torchmetrics or evaluate, not "
                 f"{type(one).__name__}."
             )
     return compute_metrics
@@ -51,9 +51,10 @@ class Judge:
         reading: how batches are read by those that are no functions.
         by_batch: whether functions are called with each batch, as ``function(prediction, compute_result=…)``, true with
             the last (`batch_eval_metrics`).
+        as_one: these are then called once, with all rows as one batch.
     """
 
-    def __init__(self, compute_metrics: Any, reading: Reading, by_batch: bool = False) -> None:
+    def __init__(self, compute_metrics: Any, reading: Reading, by_batch: bool = False, as_one: bool = False) -> None:
         given = _several(checked(compute_metrics))
         names = [one for one in given if isinstance(one, str)]
         self._scorers: list[Scorer] = [Metrics(names, reading)] if names else []
@@ -65,20 +66,20 @@ class Judge:
                 self._scorers.append(EvaluateModule(one, reading))
             elif not isinstance(one, str):
                 self._functions.append(one)
-        self._by_batch = by_batch
+        self._by_batch, self._as_they_come = by_batch, by_batch and not as_one
         self._held: EvalPrediction | None = None
 
     @property
     def needs_everything(self) -> bool:
         """Whether predictions and labels of all rows have to be gathered."""
-        return bool(self._functions) and not self._by_batch
+        return bool(self._functions) and not self._as_they_come
 
     def update(self, prediction: EvalPrediction) -> None:
         """Adds a batch, whose arrays are tensors where they were computed."""
         for scorer in self._scorers:
             with _Named(scorer, prediction):
                 scorer.update(prediction.predictions, prediction.label_ids)
-        if self._by_batch and self._functions:
+        if self._as_they_come and self._functions:
             if self._held is not None:
                 self._call(self._held, compute_result=False)
             self._held = prediction  # which is the last is known afterwards
@@ -103,7 +104,7 @@ class Judge:
             SettingError: a metric could not be computed, or two have one name.
         """
         parts = [scorer.compute() for scorer in self._scorers]
-        prediction = self._held if self._by_batch else everything
+        prediction = self._held if self._as_they_come else everything
         self._held = None
         if prediction is not None:
             parts += self._call(prediction, **({"compute_result": True} if self._by_batch else {}))

@@ -37,13 +37,13 @@ ALSO_CALLED = {
 """Other usual names. A value has the name that was asked for."""
 
 
-def formula_of(name: str) -> Formula:
-    """The metric of this name. Raises `SettingError` that lists the known ones."""
+def formula_of(name: str, argument: str = "compute_metrics") -> Formula:
+    """The metric of this name. Raises `SettingError` that names the argument and lists the known ones."""
     known = ALSO_CALLED.get(name, name)
     if known not in FORMULAS:
         near = did_you_mean(name, [*FORMULAS, *ALSO_CALLED])
         raise SettingError(
-            f"compute_metrics={name!r} is no metric that is known by name.{near} Known: {', '.join(sorted(FORMULAS))}. "
+            f"{argument}={name!r} is no metric that is known by name.{near} Known: {', '.join(sorted(FORMULAS))}. "
             "Or give a function, and set greater_is_better where it is to decide which model is best."
         )
     return FORMULAS[known]

@@ -8,7 +8,7 @@ from .labels import MULTI_LABEL, REGRESSION
 
 
 def classification_metrics(problem_type: str, num_classes: int) -> list[str]:
-    """Of classes: accuracy and F1, for two classes precision, recall and F1 of class 1, else the mean F1 of the classes.
+    """Of classes: accuracy and F1; for two precision, recall and F1 of class 1, for more the mean F1 of the classes.
     Of several labels a row: F1 over all labels, and the share of rows with every label right. Of numbers: errors, the
     share of variance and the correlation, NaN where they do not exist (one side is constant)."""
     if problem_type == REGRESSION:

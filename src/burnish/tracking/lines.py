@@ -106,5 +106,5 @@ def _text(value: Any, style: str = "") -> str:
     value = plain(value)
     if isinstance(value, (int, float)) and not isinstance(value, bool):
         return f"{value:{style}}" if style else number(value)
-    text = str(value)
+    text = f"[{' '.join(map(_text, value))}]" if isinstance(value, list) else str(value)
     return text if len(text) <= LONGEST_TEXT else f"{text[: LONGEST_TEXT - 1]}…"

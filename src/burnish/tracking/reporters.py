@@ -87,6 +87,19 @@ def _built(name: str, classes: dict[str, Any]) -> Any:
     if name not in classes:
         raise SettingError(f"report_to={name!r} does not exist in the installed version of transformers.")
     try:
-        return classes[name]()
+        return with_scalars_alone(classes[name]())
     except (RuntimeError, ImportError, AssertionError) as error:
         raise SettingError(f"report_to={name!r} cannot be used: {error}") from error
+
+
+def with_scalars_alone(callback: Any) -> Any:
+    """The callback, which hears of single values in logs alone: of a list, such as the F1 of each class, trackers of
+    curves would warn at every evaluation. Lists are in `log.jsonl`."""
+    report = callback.on_log
+
+    def on_log(args: Any, state: Any, control: Any, logs: dict[str, Any] | None = None, **kwargs: Any) -> Any:
+        single = {name: value for name, value in (logs or {}).items() if not isinstance(value, (list, dict))}
+        return report(args, state, control, logs=single, **kwargs)
+
+    callback.on_log = on_log
+    return callback
