@@ -123,7 +123,7 @@ def test_max_time(
     assert main(words) == 0
     captured = capfd.readouterr()
     assert "max_time=1h 30m is over: stopping at step 4 of 8" in caplog.text
-    assert "max_time was over at step 4 of 8" in captured.out and "The same command goes on from" in captured.out
+    assert "not at its end (max_time)" in captured.out and "The same command goes on from" in captured.out
     assert command_in(captured.out) == words
     manifest = state_of(tmp_path / "out")
     assert manifest["state"] == "stopped" and "eval_accuracy" in manifest["result"]["metrics"]

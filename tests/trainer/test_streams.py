@@ -13,7 +13,7 @@ import torch
 from torch.utils.data import Dataset, IterableDataset
 from trainer import runs
 
-from burnish.core.errors import DataError, SettingError
+from burnish.core.errors import CheckpointError, DataError, SettingError
 
 
 class Stream(IterableDataset[Any]):
@@ -156,6 +156,85 @@ def test_resuming_within_a_pass(tmp_path: Path) -> None:
     resumed.train(resume_from_checkpoint=str(tmp_path / "checkpoint-3"))
     assert runs.difference(straight.model, resumed.model) == 0.0
     assert runs.without_times(straight.state.log_history) == runs.without_times(resumed.state.log_history)
+
+
+class Watched:
+    """Counts the rows that are read of a stream of `datasets`."""
+
+    def __init__(self) -> None:
+        self.rows = 0
+
+    def stream(self, rows: list[Any], shuffled: bool = False) -> datasets.IterableDataset:
+        def count(row: Any) -> Any:
+            self.rows += 1
+            return row
+
+        made = datasets.Dataset.from_list(rows).to_iterable_dataset(num_shards=2).map(count)
+        return made.shuffle(seed=3, buffer_size=6) if shuffled else made
+
+
+@pytest.mark.parametrize("stop", [3, 5, 7])
+@pytest.mark.parametrize("shuffled", [False, True])
+def test_a_stream_of_datasets_goes_on_from_its_own_state(stop: int, shuffled: bool, tmp_path: Path) -> None:
+    """18 rows, five steps a pass. Nothing before the checkpoint is read again, but where rows wait in a buffer."""
+    rows = [{**row, "note": "not for the model"} for row in tiny.class_rows(18)]
+
+    def run(watched: Watched, folder: Path) -> Any:
+        parts = {"train_dataset": watched.stream(rows, shuffled), "model": runs.classifier(hidden_dropout_prob=0.2)}
+        return runs.trainer(folder, parts=parts, max_steps=9, save_strategy="steps", save_steps=stop)
+
+    whole, left = Watched(), Watched()
+    straight = run(whole, tmp_path)
+    straight.train()
+    resumed = run(left, tmp_path)
+    resumed.train(resume_from_checkpoint=str(tmp_path / f"checkpoint-{stop}"))
+    assert runs.difference(straight.model, resumed.model) == 0.0
+    assert runs.without_times(straight.state.log_history) == runs.without_times(resumed.state.log_history)
+    if not shuffled:
+        assert left.rows == whole.rows - stop * 4 + (2 if stop >= 5 else 0)
+    elif stop != 5:
+        assert left.rows > whole.rows - stop * 4
+
+
+@pytest.mark.slow
+def test_the_state_of_a_stream_comes_from_the_worker_that_reads_it(tmp_path: Path) -> None:
+    """The worker is some steps ahead of the training."""
+
+    def run() -> Any:
+        parts = {"train_dataset": their_stream(tiny.class_rows(18))}
+        return runs.trainer(
+            tmp_path, parts=parts, max_steps=9, save_strategy="steps", save_steps=2, dataloader_num_workers=1
+        )
+
+    straight = run()
+    straight.train()
+    resumed = run()
+    resumed.train(resume_from_checkpoint=str(tmp_path / "checkpoint-2"))
+    assert runs.difference(straight.model, resumed.model) == 0.0
+
+
+def test_a_stream_is_read_from_its_begin_after_a_run_that_was_resumed(tmp_path: Path) -> None:
+    data = their_stream(tiny.class_rows(18))
+    settings = {"max_steps": 4, "save_strategy": "steps", "save_steps": 2}
+    straight = runs.trainer(tmp_path / "a", parts={"train_dataset": data}, **settings)
+    straight.train()
+    runs.trainer(tmp_path / "a", parts={"train_dataset": data}, **settings).train(
+        resume_from_checkpoint=str(tmp_path / "a" / "checkpoint-2")
+    )
+    again = runs.trainer(tmp_path / "b", parts={"train_dataset": data}, **settings)
+    again.train()
+    assert runs.difference(straight.model, again.model) == 0.0
+
+
+def test_another_stream_is_refused(tmp_path: Path) -> None:
+    rows = tiny.class_rows(18)
+    settings = {"max_steps": 4, "save_strategy": "steps", "save_steps": 2}
+    runs.trainer(tmp_path, parts={"train_dataset": their_stream(rows)}, **settings).train()
+    other = datasets.interleave_datasets([their_stream(rows), their_stream(rows)])
+    with pytest.raises(CheckpointError, match="another stream than that of the checkpoint"):
+        runs.trainer(tmp_path, parts={"train_dataset": other}, **settings).train(
+            resume_from_checkpoint=str(tmp_path / "checkpoint-2")
+        )
 
 
 def test_lazy_rows_are_drawn_once_for_their_place(tmp_path: Path) -> None:

@@ -44,7 +44,7 @@ def resuming_command(settings: Settings) -> str:
 
 def say_how_after(settings: Settings, reason: str | None) -> None:
     """After a run that stopped in time."""
-    say(f"\nThe run is not at its end: {reason}. {how_to(settings)}")
+    say(f"\nThe run is not at its end ({reason}). {how_to(settings)}")
 
 
 def with_model_rescued(error: UnsavedError, trainer: Any, settings: Settings) -> UnsavedError:
