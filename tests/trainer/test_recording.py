@@ -103,6 +103,16 @@ def test_a_callback_that_ends_a_run_finishes_it_and_is_told(tmp_path: Path) -> N
     assert found.state == "finished" and "step 3 of 4" in (found.reason or "")
 
 
+def test_a_run_whose_time_is_up_has_stopped(tmp_path: Path) -> None:
+    class OutOfTime(burnish.TrainerCallback):
+        def on_step_end(self, args: Any, state: Any, control: Any, **details: Any) -> None:
+            if state.global_step == 2:
+                state.stop_reason, control.should_training_stop = "max_time", True
+
+    trainer(tmp_path, OutOfTime()).train()
+    assert (manifest(tmp_path).state, manifest(tmp_path).reason) == ("stopped", "max_time")
+
+
 def test_a_run_that_goes_on_keeps_its_begin(tmp_path: Path) -> None:
     with pytest.raises(KeyboardInterrupt):
         trainer(tmp_path, At(3, raises(KeyboardInterrupt()))).train()
