@@ -39,8 +39,36 @@ def check(args: EveryField) -> None:
         raise SettingError(f"{_shown(args, 'num_train_epochs', 'max_steps')}: set one of them above 0.")
     if args.fit_schedule_to_max_time and args.max_time is None:
         raise SettingError("`fit_schedule_to_max_time=True` fits the schedule to `max_time`. Set it, such as '2h'.")
+    _check_in_backward(args)
     _check_kept(args)
     _check_best(args)
+
+
+def _check_in_backward(args: EveryField) -> None:
+    """Nothing that must know all gradients before the first weight is updated."""
+    if not args.optim_in_backward:
+        return
+    if args.max_grad_norm > 0:
+        raise SettingError(
+            f"{_shown(args, 'optim_in_backward', 'max_grad_norm')}: clipping needs the norm of all gradients before "
+            "the first update. Set `max_grad_norm=0`, which clips nothing; the norm is logged all the same."
+        )
+    if args.fp16:
+        raise SettingError(
+            f"{_shown(args, 'optim_in_backward', 'fp16')}: the loss scale is lowered, and the step left out, when any "
+            "gradient overflows, and by then weights have been updated. Set `bf16=True`, or neither."
+        )
+    if args.nonfinite_policy == "skip":
+        raise SettingError(
+            f"{_shown(args, 'optim_in_backward', 'nonfinite_policy')}: a step cannot be left out when a gradient turns "
+            "out not to be finite after other weights were updated. Set `nonfinite_policy` to 'stop' or 'ignore'."
+        )
+    options = args.gradient_checkpointing_kwargs
+    if args.gradient_checkpointing and isinstance(options, dict) and options.get("use_reentrant"):
+        raise SettingError(
+            "`optim_in_backward=True` and `gradient_checkpointing_kwargs` with 'use_reentrant': it takes a backward "
+            "pass of its own for each part, so a gradient is not complete when it arrives. Leave 'use_reentrant' out."
+        )
 
 
 def _check_kept(args: EveryField) -> None:

@@ -29,6 +29,13 @@ class MemoryFields:
     gradient_checkpointing_kwargs: dict[str, Any] | str | None = field(
         default=None, metadata=about("The same as `activation_checkpointing_kwargs`.")
     )
+    optim_in_backward: bool = field(
+        default=False,
+        metadata=about(
+            "Update each weight in the backward pass as soon as its gradient is complete, and free the gradient. Needs "
+            "`max_grad_norm=0`."
+        ),
+    )
     use_cache: bool = field(
         default=False, metadata=about("Let the model keep its key-value cache in training; some adapters need it.")
     )
