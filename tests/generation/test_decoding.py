@@ -1,4 +1,4 @@
-"""Decoding a batch is decoding its rows one by one."""
+"""Settings of decoding: which of several counts, and what they say."""
 
 from __future__ import annotations
 
@@ -8,56 +8,10 @@ from typing import Any
 
 import pytest
 import tiny
-import torch
 from transformers import GenerationConfig
 
-from burnish.generation.decoding import decoding_config, generated, pad_id_of, settings_from
-
-NEW = 5
-GREEDY = {"max_new_tokens": NEW, "min_new_tokens": NEW, "do_sample": False}
-
-
-def padded(rows: list[dict[str, Any]], side: str) -> dict[str, torch.Tensor]:
-    longest = max(len(row["input_ids"]) for row in rows)
-    fill = {"input_ids": tiny.PAD, "attention_mask": 0, "labels": -100}
-
-    def filled(row: dict[str, Any], name: str) -> list[int]:
-        gap = [fill[name]] * (longest - len(row[name]))
-        return row[name] + gap if side == "right" else gap + row[name]
-
-    return {name: torch.tensor([filled(row, name) for row in rows]) for name in rows[0]}
-
-
-@pytest.mark.parametrize("side", ["right", "left"])
-def test_a_decoder_continues_each_prompt_as_it_does_alone(side: str) -> None:
-    model = tiny.llama().eval()
-    rows = tiny.text_rows(4)
-    for row in rows:
-        row["labels"] = [-100] * 3 + row["input_ids"][3:]
-    found = generated(model, padded(rows, side), False, tiny.PAD, **GREEDY)
-    assert found.shape == (4, NEW)
-    for row, answer in zip(rows, found, strict=True):
-        prompt = torch.tensor([row["input_ids"][:3]])
-        alone = model.generate(input_ids=prompt, attention_mask=torch.ones_like(prompt), **GREEDY)
-        assert answer.tolist() == alone[0, 3:].tolist()
-
-
-def test_an_encoder_decoder_reads_the_source_alone() -> None:
-    model = tiny.t5().eval()
-    rows = tiny.pair_rows(3)
-    sources = padded([{name: row[name] for name in ("input_ids", "attention_mask")} for row in rows], "right")
-    labels = torch.tensor([[5, 6], [7, 8], [9, tiny.SEP]])
-    found = generated(model, {**sources, "labels": labels}, True, tiny.PAD, **GREEDY)
-    assert torch.equal(found, generated(model, sources, True, tiny.PAD, **GREEDY))
-    for i, row in enumerate(rows):
-        alone = model.generate(input_ids=torch.tensor([row["input_ids"]]), **GREEDY)
-        assert found[i].tolist() == alone[0].tolist()
-
-
-def test_nothing_is_remembered_for_a_gradient() -> None:
-    model = tiny.llama().train()
-    batch = {"input_ids": torch.tensor([[5, 6]])}
-    assert generated(model, batch, False, tiny.PAD, **GREEDY).grad_fn is None
+from burnish.core.errors import SettingError
+from burnish.generation.decoding import Asked, decoding_config, pad_id_of, settings_from
 
 
 @pytest.mark.parametrize(
@@ -76,6 +30,55 @@ def test_what_is_given_to_the_call_comes_first(
     before = dict(given)
     assert settings_from(max_length, num_beams, given) == expected
     assert given == before
+
+
+def test_the_longest_text_is_without_the_prompt() -> None:
+    assert settings_from(20, None, {}, is_encoder_decoder=False) == {"max_new_tokens": 20}
+    assert settings_from(20, None, {"max_length": 9}, is_encoder_decoder=False) == {"max_length": 9}
+
+
+def test_one_text_a_row() -> None:
+    with pytest.raises(SettingError, match="num_return_sequences=2"):
+        settings_from(None, None, {"num_return_sequences": 2})
+
+
+def test_the_call_the_config_and_the_model_in_this_order() -> None:
+    model = tiny.llama()
+    model.generation_config.top_k = 7
+    model.generation_config.temperature = 0.5
+    config = GenerationConfig(do_sample=True, temperature=0.6, max_length=40)
+    decoding = Asked(model, {"generation_config": config, "max_length": 30}).decoding()
+    assert decoding.max_length == 30 and decoding.ends == (tiny.SEP,)
+    assert decoding.sampling is not None
+    assert (decoding.sampling.temperature, decoding.sampling.top_k, decoding.sampling.top_p) == (0.6, 7, 1.0)
+    assert Asked(model, {}).decoding().sampling is None
+
+
+def test_lengths() -> None:
+    model = tiny.llama(eos_token_id=None)
+    model.generation_config.eos_token_id = None
+    assert Asked(model, {}).decoding().most(5) == 20  # as transformers does where nothing is said
+    assert Asked(model, {}).decoding().ends == ()
+    assert Asked(model, {"max_length": 12}).decoding().most(5) == 7
+    assert Asked(model, {"max_length": 12, "max_new_tokens": 3}).decoding().most(5) == 3
+    assert Asked(model, {"max_new_tokens": 30}).decoding().most(5, positions=16) == 11
+    assert Asked(model, {"min_length": 12}).decoding().least(5) == 7
+    assert Asked(model, {"min_length": 12, "min_new_tokens": 2}).decoding().least(5) == 2
+
+
+def test_what_is_not_understood_is_told_apart_from_what_does_nothing() -> None:
+    model = tiny.llama()
+    nothing = {"num_beams": 1, "repetition_penalty": 1.0, "no_repeat_ngram_size": 0, "bad_words_ids": None}
+    silent = {"use_cache": False, "return_dict_in_generate": True, "output_scores": True, "length_penalty": 2.0}
+    assert Asked(model, {**nothing, **silent, "max_new_tokens": 3, "top_k": 4}).further() == {}
+    changing = {"num_beams": 2, "no_repeat_ngram_size": 1, "bad_words_ids": [[4]], "logits_processor": [print]}
+    assert Asked(model, {**changing, "do_sample": True}).further() == changing
+
+
+@pytest.mark.parametrize("temperature", [0.0, -1.0])
+def test_a_temperature_must_be_above_zero(temperature: float) -> None:
+    with pytest.raises(SettingError, match="temperature"):
+        Asked(tiny.llama(), {"do_sample": True, "temperature": temperature}).decoding()
 
 
 def with_ids(pad: Any, eos: Any) -> Any:

@@ -1,55 +1,107 @@
-"""Prompts out of training rows: what stands before the first target, padded on the left."""
+"""Prompts out of training rows: what stands before the first target; and what the row has in place of the text."""
 
 from __future__ import annotations
 
 from typing import Any
 
+import pytest
+import tiny
 import torch
 
-from burnish.generation.prompts import encoder_inputs, prompts_of, with_pads
+from burnish.core.errors import DataError
+from burnish.generation.prompts import (
+    Cut,
+    are_texts,
+    cut_rows,
+    encoder_inputs,
+    filled_up,
+    prompt_ids,
+    with_pads,
+    with_prompt,
+)
 
 PAD = 99
 
 
-def prompts(ids: list[list[int]], mask: Any = None, labels: Any = None) -> tuple[list[list[int]], list[list[int]]]:
+def cuts(ids: list[list[int]], mask: Any = None, labels: Any = None, encodes: bool = False) -> list[Any]:
     inputs = {"input_ids": torch.tensor(ids)}
     for name, value in (("attention_mask", mask), ("labels", labels)):
         if value is not None:
             inputs[name] = torch.tensor(value)
-    found = prompts_of(inputs, PAD)
-    assert set(found) == {"input_ids", "attention_mask"} and found["attention_mask"].dtype == torch.int64
-    return found["input_ids"].tolist(), found["attention_mask"].tolist()
+    return [tuple(cut) for cut in cut_rows(inputs, encodes)]
 
 
 def test_a_row_up_to_its_first_target() -> None:
-    ids, mask = prompts(
-        [[1, 2, 3, 4], [5, 6, 7, 8]],
-        labels=[[-100, -100, -100, 4], [-100, 6, -100, 8]],  # what comes after a target is no prompt
-    )
-    assert ids == [[1, 2, 3], [PAD, PAD, 5]] and mask == [[1, 1, 1], [0, 0, 1]]
+    found = cuts([[1, 2, 3, 4], [5, 6, 7, 8]], labels=[[-100, -100, -100, 4], [-100, 6, 7, 8]])
+    assert found == [([1, 2, 3], [4]), ([5], [6, 7, 8])]
+
+
+def test_a_conversation_is_cut_at_its_first_answer() -> None:
+    assert cuts([[1, 2, 3, 4, 5]], labels=[[-100, 2, 3, -100, 5]]) == [([1], [2, 3])]
 
 
 def test_padding_on_either_side_of_the_row_is_taken_away() -> None:
-    right = prompts([[1, 2, 3, 0], [5, 6, 0, 0]], [[1, 1, 1, 0], [1, 1, 0, 0]])
-    left = prompts([[0, 1, 2, 3], [0, 0, 5, 6]], [[0, 1, 1, 1], [0, 0, 1, 1]])
-    assert right == left == ([[1, 2, 3], [PAD, 5, 6]], [[1, 1, 1], [0, 1, 1]])
+    right = cuts([[1, 2, 3, 0], [5, 6, 0, 0]], [[1, 1, 1, 0], [1, 1, 0, 0]])
+    left = cuts([[0, 1, 2, 3], [0, 0, 5, 6]], [[0, 1, 1, 1], [0, 0, 1, 1]])
+    assert right == left == [([1, 2, 3], None), ([5, 6], None)]
 
 
 def test_padding_and_targets_together() -> None:
-    found = prompts(
-        [[0, 1, 2, 3], [5, 6, 7, 0]], [[0, 1, 1, 1], [1, 1, 1, 0]], [[-100, -100, -100, 3], [-100, 6, 7, -100]]
-    )
-    assert found == ([[1, 2], [PAD, 5]], [[1, 1], [0, 1]])
+    labels = [[-100, -100, -100, 3], [-100, 6, 7, -100]]
+    found = cuts([[0, 1, 2, 3], [5, 6, 7, 0]], [[0, 1, 1, 1], [1, 1, 1, 0]], labels)
+    assert found == [([1, 2], [3]), ([5], [6, 7])]
 
 
 def test_rows_without_targets_are_all_prompt() -> None:
-    assert prompts([[1, 2], [3, 4]])[0] == [[1, 2], [3, 4]]
-    assert prompts([[1, 2], [3, 4]], labels=[[-100] * 2] * 2)[0] == [[1, 2], [3, 4]]
-    assert prompts([[1, 2], [3, 4]], labels=[0, 1])[0] == [[1, 2], [3, 4]]  # classes of rows are no targets of tokens
+    assert cuts([[1, 2], [3, 4]], labels=[[-100] * 2] * 2) == [([1, 2], []), ([3, 4], [])]
+    assert cuts([[1, 2], [3, 4]], labels=[0, 1]) == [([1, 2], None), ([3, 4], None)]  # classes are no targets of tokens
 
 
-def test_a_row_without_a_prompt_has_one_pad() -> None:
-    assert prompts([[1, 2]], labels=[[1, 2]]) == ([[PAD]], [[0]])
+def test_a_row_without_a_prompt() -> None:
+    assert cuts([[1, 2]], labels=[[1, 2]]) == [([], [1, 2])]
+
+
+def test_a_source_and_its_target() -> None:
+    found = cuts([[1, 2, 0]], [[1, 1, 0]], [[7, 8, -100, -100]], encodes=True)
+    assert found == [([1, 2], [7, 8])]
+    assert cuts([[1, 2, 0]], [[1, 1, 0]], encodes=True) == [([1, 2], None)]
+
+
+def test_inputs_that_are_no_texts() -> None:
+    ids = torch.zeros(1, 2)
+    assert are_texts({"input_ids": ids, "labels": ids, "token_type_ids": ids})
+    assert not are_texts({"input_ids": ids, "pixel_values": ids})
+    assert not are_texts({"input_features": ids})
+
+
+def test_rows_in_one_length() -> None:
+    ids, mask = filled_up([[1, 2], [3]], PAD, "left")
+    assert ids.tolist() == [[1, 2], [PAD, 3]] and mask.tolist() == [[1, 1], [0, 1]]
+    ids, mask = filled_up([[1, 2], []], PAD, "right")
+    assert ids.tolist() == [[1, 2], [PAD, PAD]] and mask.tolist() == [[1, 1], [0, 0]]
+    assert ids.dtype == mask.dtype == torch.int64
+    assert filled_up([], PAD, "right")[0].shape == (0, 0)
+
+
+def test_prompts_of_a_column() -> None:
+    tokenizer = tiny.tokenizer()
+    assert prompt_ids("w7 w8", tokenizer, 0, "prompt") == [7, 8]
+    assert prompt_ids([7, 8], None, 0, "prompt") == prompt_ids(torch.tensor([7, 8]), None, 0, "prompt") == [7, 8]
+    tokenizer.chat_template = (
+        "{% for m in messages %}{{ m.content }} {% endfor %}{% if add_generation_prompt %}w9{% endif %}"
+    )
+    assert prompt_ids([{"role": "user", "content": "w7"}], tokenizer, 0, "prompt") == [7, 9]
+    with pytest.raises(DataError, match=r"Row 3.*'prompt'.*0.5"):
+        prompt_ids(0.5, tokenizer, 3, "prompt")
+    with pytest.raises(DataError, match=r"Row 3.*processing_class"):
+        prompt_ids("w7", None, 3, "prompt")
+
+
+def test_a_row_with_another_prompt() -> None:
+    assert with_prompt(Cut([], [1, 2, 3]), [1]) == ([1], [2, 3])
+    assert with_prompt(Cut([], [1, 2, 3]), [4]) == ([4], [1, 2, 3])
+    assert with_prompt(Cut([1], [1, 2]), [1]) == ([1], [1, 2])
+    assert with_prompt(Cut([1, 2], None), [4]) == ([4], None)
 
 
 def test_what_an_encoder_reads() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,9 @@ import transformers
 from trainer import runs
 
 from burnish import Seq2SeqTrainer, Seq2SeqTrainingArguments
+from burnish.core.errors import DataError
+from burnish.generation.continuous import Continuous
+from burnish.generation.fits import Fit
 
 
 def writer(folder: Path, parts: dict[str, Any] | None = None, **settings: Any) -> Any:
@@ -155,3 +159,201 @@ def test_plain_settings(tmp_path: Path) -> None:
     run = writer(tmp_path, {"args": runs.arguments(tmp_path, max_steps=1)})
     run.train()
     assert not run.generates
+
+
+# ---------------------------------------------------------------- texts of evaluations
+
+
+def prompt_rows(count: int) -> list[dict[str, Any]]:
+    """Rows of a decoder-only model with prompts of 2 to 8 tokens."""
+    return [
+        {**row, "labels": [-100] * (2 + number % 7) + row["input_ids"][2 + number % 7 :]}
+        for number, row in enumerate(tiny.text_rows(count + 20)[20:])
+        if len(row["input_ids"]) > 9
+    ]
+
+
+def chatty(folder: Path, parts: dict[str, Any] | None = None, **settings: Any) -> Any:
+    """A trainer of a decoder-only model."""
+    collator = transformers.DataCollatorForTokenClassification(tiny.tokenizer())
+    rows = prompt_rows(24)
+    usual = {"model": tiny.llama(), "train_dataset": rows, "eval_dataset": rows, "data_collator": collator}
+    return writer(folder, {**usual, **(parts or {})}, **{"generation_max_length": 5, **settings})
+
+
+def texts_in(path: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
+
+
+def test_texts_are_written_beside_the_metrics_and_some_are_shown(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run = chatty(tmp_path, max_steps=2, eval_strategy="steps", eval_steps=1, generation_max_rows=4, learning_rate=0.0)
+    run.train()
+    assert sorted(path.name for path in (tmp_path / "texts").iterdir()) == ["eval-1.jsonl", "eval-2.jsonl"]
+    texts = texts_in(tmp_path / "texts" / "eval-1.jsonl")
+    rows, tokenizer = run.eval_dataset, tiny.tokenizer()
+    assert [text["row"] for text in texts] == np.linspace(0, len(rows) - 1, 4).round().tolist()
+    for text in texts:
+        row = rows[text["row"]]
+        prompt = [token for token, label in zip(row["input_ids"], row["labels"], strict=True) if label == -100]
+        alone = run.model.generate(torch.tensor([prompt]), max_new_tokens=5, do_sample=False)[0, len(prompt) :]
+        assert text["prompt"] == tokenizer.decode(prompt)
+        assert text["reference"] == tokenizer.decode(row["input_ids"][len(prompt) :])
+        assert text["generated"] == tokenizer.decode(alone, skip_special_tokens=True)
+    said = capsys.readouterr().out
+    assert f"texts generated for 4 rows of {len(rows)} (generation_max_rows)" in said and "eval-1.jsonl" in said
+    assert said.count("generated  ") == 6 and texts[0]["generated"] in said
+    assert list(runs.logged(run, "eval_gen_len")) == [1, 2]
+
+
+def test_a_sample_is_for_evaluations_and_the_loss_is_of_all_rows(tmp_path: Path) -> None:
+    seen: list[Any] = []
+
+    def metrics(prediction: Any) -> dict[str, float]:
+        seen.append((prediction.predictions.shape, prediction.label_ids.shape))
+        return {}
+
+    run = chatty(tmp_path, {"compute_metrics": metrics}, generation_max_rows=3)
+    plain = chatty(tmp_path, predict_with_generate=False)
+    assert run.evaluate()["eval_loss"] == pytest.approx(plain.evaluate()["eval_loss"], rel=1e-6)
+    assert seen[0][0][0] == seen[0][1][0] == 3
+    assert len(run.predict(run.eval_dataset).predictions) == len(run.eval_dataset)
+    run.args.generation_max_rows = 0
+    run.evaluate()
+    assert seen[-1][0][0] == len(run.eval_dataset)
+
+
+def test_labels_are_what_the_row_has_in_place_of_the_text(tmp_path: Path) -> None:
+    run = chatty(tmp_path)
+    rows = run.eval_dataset
+    found = run.predict(rows)
+    assert without_padding(found.label_ids) == [[t for t in row["labels"] if t != -100] for row in rows]
+    assert (found.predictions >= 0).all() and (found.label_ids >= 0).all()
+
+
+@pytest.mark.parametrize("workers", [0, 1])
+def test_neither_batches_nor_workers_matter(workers: int, tmp_path: Path) -> None:
+    """Nor whether tokens are drawn."""
+    config = transformers.GenerationConfig(do_sample=True, temperature=2.0, max_new_tokens=6)
+    settings = {"generation_config": config, "dataloader_num_workers": workers}
+    found = [
+        chatty(tmp_path, per_device_eval_batch_size=size, **settings).predict(prompt_rows(24)).predictions.tolist()
+        for size in (2, 16)
+    ]
+    assert found[0] == found[1]
+    other = chatty(tmp_path, seed=1, **settings).predict(prompt_rows(24)).predictions.tolist()
+    assert other != found[0]
+
+
+def test_a_dict_of_datasets_is_decoded_as_asked(tmp_path: Path) -> None:
+    run = chatty(tmp_path, {"eval_dataset": {"one": prompt_rows(12), "two": prompt_rows(16)}})
+    run.evaluate(max_new_tokens=2, min_new_tokens=2)
+    for name in ("one", "two"):
+        texts = texts_in(tmp_path / "texts" / f"eval_{name}-0.jsonl")
+        assert texts and all(len(text["generated"].split()) <= 2 for text in texts)
+    assert run.evaluate(max_new_tokens=2, min_new_tokens=2)["eval_two_gen_len"] == 2
+    assert run.evaluate()["eval_two_gen_len"] > 2  # the next call is asked anew
+
+
+def test_prompts_of_a_column(tmp_path: Path) -> None:
+    """The rows themselves have a target everywhere."""
+    rows = [{**row, "labels": row["input_ids"], "question": f"w7 w{8 + i}"} for i, row in enumerate(tiny.text_rows(5))]
+    rows[3]["input_ids"] = rows[3]["labels"] = [7, 11, 50, 51]
+    rows[3]["attention_mask"] = [1] * 4
+    run = chatty(tmp_path, {"eval_dataset": rows}, generation_prompt_column="question")
+    run.evaluate()
+    texts = texts_in(tmp_path / "texts" / "eval-0.jsonl")
+    assert [text["prompt"] for text in texts] == [row["question"] for row in rows]
+    assert texts[3]["reference"] == "w50 w51"
+    alone = run.model.generate(torch.tensor([[7, 11]]), max_new_tokens=5, do_sample=False)[0, 2:]
+    assert texts[3]["generated"] == tiny.tokenizer().decode(alone, skip_special_tokens=True)
+    with pytest.raises(DataError, match=r"Row 0 has no column 'answer'"):
+        chatty(tmp_path, {"eval_dataset": rows}, generation_prompt_column="answer").evaluate()
+
+
+def test_rows_without_a_prompt_are_said(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    rows = [{**row, "labels": row["input_ids"]} for row in tiny.text_rows(3)]
+    found = chatty(tmp_path).predict(rows).predictions
+    assert "3 of 3 rows have no prompt" in caplog.text
+    assert found[0].tolist() == found[1].tolist() == found[2].tolist()  # each begins with the first token of all
+
+
+@pytest.mark.parametrize("checkpointing", [False, True])
+def test_texts_in_a_run_are_those_of_the_model_by_itself(checkpointing: bool, tmp_path: Path) -> None:
+    """Whose layers leave padding out, and keep no cache, while it is trained."""
+    seen: list[Any] = []
+    run = chatty(
+        tmp_path,
+        {"compute_metrics": lambda prediction: seen.append(prediction.predictions.tolist()) or {}},
+        max_steps=2, eval_strategy="steps", eval_steps=2, gradient_checkpointing=checkpointing, learning_rate=0.05,
+    )  # fmt: skip
+    run.train()
+    assert run.tried is not None and run.tried.padding_free
+    rows = prompt_rows(24)
+    for found, row in zip(seen[0], rows, strict=True):
+        prompt = [token for token, label in zip(row["input_ids"], row["labels"], strict=True) if label == -100]
+        alone = run.model.eval().generate(torch.tensor([prompt]), max_new_tokens=5, do_sample=False, use_cache=True)
+        assert [t for t in found if t != tiny.PAD] == [t for t in alone[0, len(prompt) :].tolist() if t != tiny.PAD]
+
+
+def test_an_adapter_is_part_of_what_writes(tmp_path: Path) -> None:
+    peft = pytest.importorskip("peft")
+    config = peft.LoraConfig(task_type="CAUSAL_LM", target_modules=["q_proj", "v_proj"], init_lora_weights=False)
+    model = tiny.seeded(lambda: peft.get_peft_model(tiny.llama(), config))
+    run = chatty(tmp_path, {"model": model})
+    rows = prompt_rows(24)
+    found = run.predict(rows).predictions
+    assert run._held_writer.fit, "generate was needed"
+    prompt = [token for token, label in zip(rows[0]["input_ids"], rows[0]["labels"], strict=True) if label == -100]
+    given = {"input_ids": torch.tensor([prompt]), "max_new_tokens": 5, "do_sample": False}
+    alone = model.eval().generate(**given)[0, len(prompt) :].tolist()
+    assert [t for t in found[0].tolist() if t != tiny.PAD] == [t for t in alone if t != tiny.PAD]
+    with model.disable_adapter():
+        assert model.generate(**given)[0, len(prompt) :].tolist() != alone
+
+
+def test_a_prompt_that_is_learnt_is_left_to_generate(tmp_path: Path) -> None:
+    peft = pytest.importorskip("peft")
+    config = peft.PromptTuningConfig(task_type="CAUSAL_LM", num_virtual_tokens=3)
+    run = chatty(tmp_path, {"model": tiny.seeded(lambda: peft.get_peft_model(tiny.llama(), config))})
+    assert len(run.predict(prompt_rows(24)).predictions) == len(prompt_rows(24))
+    assert run._held_writer.fit is False
+
+
+def test_a_stream_is_written_in_its_order(tmp_path: Path) -> None:
+    class Stream(torch.utils.data.IterableDataset[Any]):
+        def __iter__(self) -> Any:
+            return iter(prompt_rows(24))
+
+    whole = chatty(tmp_path).predict(prompt_rows(24)).predictions.tolist()
+    assert chatty(tmp_path).predict(Stream()).predictions.tolist() == whole
+    run = chatty(tmp_path, {"eval_dataset": Stream()}, generation_max_rows=3)
+    run.evaluate()
+    assert [text["row"] for text in texts_in(tmp_path / "texts" / "eval-0.jsonl")] == [0, 1, 2]
+
+
+def test_memory_that_runs_out_is_met_with_fewer_texts_at_once(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    whole = chatty(tmp_path).predict(prompt_rows(24)).predictions.tolist()
+    step = Continuous.step
+
+    def fails_above_3(self: Any, texts: Any) -> Any:
+        if len(texts) > 3:
+            raise torch.OutOfMemoryError("no memory for that many")
+        return step(self, texts)
+
+    monkeypatch.setattr(Continuous, "step", fails_above_3)
+    assert chatty(tmp_path).predict(prompt_rows(24)).predictions.tolist() == whole
+    assert "at most 2 texts" in caplog.text
+    monkeypatch.setattr(Continuous, "step", lambda *_: 1 / 0)
+    with pytest.raises(ZeroDivisionError):
+        run = chatty(tmp_path)
+        run._writer().fit = Fit(2, None, 256)
+        run.predict(prompt_rows(24))
+
+
+def test_a_metric_by_name_reads_the_texts(tmp_path: Path) -> None:
+    run = chatty(tmp_path, {"compute_metrics": "exact_match"})
+    assert run.evaluate()["eval_exact_match"] == 0.0

@@ -57,6 +57,8 @@ LIMITS = {
     "ddp_bucket_cap_mb": POSITIVE,
     "generation_max_length": POSITIVE,
     "generation_num_beams": POSITIVE,
+    "generation_max_rows": NOT_NEGATIVE,
+    "generation_texts_shown": NOT_NEGATIVE,
 }
 
 STEPS_OR_SHARE = ("warmup_steps", "logging_steps", "eval_steps", "save_steps")

@@ -20,6 +20,7 @@ EXAMPLE = "example"
 COLLATION = "collation"
 DROPOUT = "dropout"
 MODEL_INIT = "model_init"
+GENERATION = "generation"
 
 
 def seed_for(seed: int, purpose: str, *counters: int) -> int:

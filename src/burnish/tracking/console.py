@@ -16,6 +16,7 @@ from .lines import GAP, metrics_line, pace_numbers, place, training_numbers
 from .memory import memory_in_use
 from .pace import Mark, Pace, rates_between
 from .peak import peak_flops
+from .samples import text_lines
 from .values import Announced, split_of
 
 if TYPE_CHECKING:
@@ -89,6 +90,11 @@ class ConsoleCallback(TrainerCallback):
         if self._display is not None and self._pace is not None:
             self._show(state)
         self._write(GAP.join(part for part in (place(state), numbers, self._pace_since_last_line(state)) if part))
+
+    def on_generate(self, args: Any, state: TrainerState, control: Any, **kwargs: Any) -> None:
+        if state.is_local_process_zero:
+            for line in text_lines(kwargs["texts"], kwargs["num_texts"], kwargs["num_rows"], kwargs["path"]):
+                self._write(line)
 
     def on_evaluate(self, args: Any, state: TrainerState, control: Any, **kwargs: Any) -> None:
         self._pass_ended(state, kwargs["metrics"])
