@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, NoReturn
 
 import torch
 from torch import nn
@@ -12,6 +12,7 @@ from burnish.core.progress import TrainerControl, TrainerState
 from burnish.core.types import Counts, Inputs, MicroBatch, Step
 from burnish.engines.precision import Precision
 from burnish.engines.single import SingleEngine
+from burnish.loop.agreement import Agreement
 from burnish.loop.nonfinite import NonFiniteWatch, nonfinite_rows
 from burnish.loop.step import StepRunner
 from burnish.loop.training import TrainingLoop
@@ -153,6 +154,9 @@ class Notes:
         self.done.append(("save", self.state.global_step))
         self.saved.append(TrainerState(**vars(self.state)))
 
+    def let_saves_end(self) -> None:
+        pass
+
     def look_at_saves(self, wait: bool = False) -> None:
         pass
 
@@ -175,9 +179,8 @@ class Notes:
 class NoStop:
     requested: int | None = None
 
-    def raise_for_request(self) -> None:
-        if self.requested is not None:
-            raise SystemExit(128 + self.requested)
+    def raise_for(self, number: int) -> NoReturn:
+        raise SystemExit(128 + number)
 
 
 def loop(
@@ -192,7 +195,7 @@ def loop(
     """A loop over `source`, its actions taken down in `loop.actions`."""
     state = state or TrainerState()
     state.max_steps = max_steps
-    takes_steps = runner(model or linear(), policy)
+    takes_steps, stop = runner(model or linear(), policy), NoStop()
     return TrainingLoop(
         source=source or Steps(4),
         runner=takes_steps,
@@ -202,5 +205,6 @@ def loop(
         rhythm=rhythm or EverySoOften(),
         events=takes_steps.events,
         actions=Notes(state, best),
-        stop=NoStop(),
+        stop=stop,
+        agreement=Agreement(takes_steps.work_of, lambda taken: 0.0, stop),
     )

@@ -19,16 +19,15 @@ from .arguments.training_arguments import TrainingArguments, snapshot
 from .callbacks.handler import CallbackHandler
 from .callbacks.memory import EmptyCacheCallback
 from .checkpoint import weights
-from .checkpoint.export import export_model
 from .core.errors import SettingError
+from .core.processes import told_to_all
 from .core.progress import TrainerControl, TrainerState
 from .core.randomness import MODEL_INIT, kept, seed_all, seed_for
 from .core.types import IGNORED_LABEL, EvalLoopOutput, PredictionOutput, TrainOutput
 from .data.batches import OrderedBatches, StreamBatches
 from .data.checks_model import check_is_module, check_model, check_output_dir
 from .data.collators import default_collator_for
-from .engines.precision import Precision
-from .engines.single import SingleEngine, device_for
+from .engines.choice import engine_for
 from .loop.signals import StopRequests
 from .models.contract import facts_of
 from .objectives.objective import LossOf
@@ -37,6 +36,7 @@ from .optim.optimizers import build_optimizer, optimizer_class_and_kwargs
 from .optim.schedulers import make_scheduler
 from .run import evaluation, judging
 from .run.data import batch_loader
+from .run.export import export
 from .run.hooks import has_own_loss, needs_argument, takes, warn_of_methods_not_called
 from .run.lazy_loader import LazyLoader
 from .run.length_order import Tried
@@ -114,12 +114,13 @@ class Trainer:
         self.optimizer, self.lr_scheduler = optimizers
         self.given_optimizers = optimizers
         self.optimizer_cls_and_kwargs = optimizer_cls_and_kwargs
-        self.engine = self._make_engine(self.args)
+        self.engine = engine_for(self.args)
         if (model is None) == (model_init is None):
             raise SettingError("Trainer takes either `model` or `model_init`, and exactly one of the two.")
         self._take_model(model if model is not None else self.call_model_init())
         self.data_collator = data_collator or default_collator_for(self.processing_class, self.facts.pad_token_id)
-        self.state, self.control, self.is_in_train = TrainerState(), TrainerControl(), False
+        self.state, self.control = TrainerState().on(self.engine.processes), TrainerControl()
+        self.is_in_train = False
         warn_of_methods_not_called(self)
         self.callback_handler = self._make_handler(callbacks or [])
         self.callback_handler.fire("on_init_end")
@@ -145,10 +146,6 @@ class Trainer:
     def tokenizer(self) -> Any:
         warnings.warn("Trainer.tokenizer is called Trainer.processing_class now.", FutureWarning, stacklevel=2)
         return self.processing_class
-
-    def _make_engine(self, args: TrainingArguments) -> SingleEngine:
-        device = device_for(args.use_cpu)
-        return SingleEngine(device, Precision(args.mixed_precision, device.type), args.max_grad_norm)
 
     def _take_model(self, model: nn.Module) -> None:
         check_is_module(model)
@@ -229,11 +226,12 @@ class Trainer:
         args = self._held = snapshot(self.args)
         try:
             check_output_dir(str(args.output_dir))
-            self.engine = self._make_engine(args)
+            self.engine = engine_for(args)
             if self.model_init is not None:
                 self._take_model(self.call_model_init(trial))
                 self.callback_handler.model = self.model
-            with message_level(args), made_ready(self, args) as ready:
+            processes = self.engine.processes
+            with told_to_all(processes), message_level(args), made_ready(self, args) as ready:
                 yield args, ready
         except BaseException:
             self.callback_handler.fire("on_exception")
@@ -258,7 +256,8 @@ class Trainer:
                 loss = self.compute_loss(model, inputs) / self.current_gradient_accumulation_steps
             else:
                 batch = counted(self, inputs)
-                loss = self.objective.step_loss(model, batch, int(num_items_in_batch))
+                number = float(num_items_in_batch)
+                loss = self.engine.compute(model, lambda inner: self.objective.step_loss(inner, batch, number))
         self.engine.backward(loss)
         return loss.detach()
 
@@ -370,7 +369,7 @@ class Trainer:
         if isinstance(dataset, Mapping):
             parts = [self.evaluate(part, ignore_keys, f"{metric_key_prefix}_{name}") for name, part in dataset.items()]
             return {name: value for part in parts for name, value in part.items()}
-        with kept():
+        with kept(), told_to_all(self.engine.processes):
             batches = evaluation.batches_to_evaluate(self, eval_dataset)
             metrics = self._judged(batches, ignore_keys, metric_key_prefix).metrics or {}
         self.log(metrics)
@@ -381,7 +380,7 @@ class Trainer:
         self, test_dataset: Any, ignore_keys: list[str] | None = None, metric_key_prefix: str = "test"
     ) -> PredictionOutput:
         """Predictions and labels of a dataset, in its order, and metrics where there are labels."""
-        with kept():
+        with kept(), told_to_all(self.engine.processes):
             batches = evaluation.batches_to_predict(self, test_dataset)
             found = self._judged(batches, ignore_keys, metric_key_prefix, "Prediction")
         self.callback_handler.fire("on_predict", metrics=found.metrics)
@@ -434,15 +433,15 @@ class Trainer:
         self.callback_handler.fire("on_log", logs=logs)
 
     def save_model(self, output_dir: str | None = None, _internal_call: bool = False) -> None:
-        """Writes a folder that `from_pretrained` loads: weights, config, tokenizer. On the first process."""
+        """Writes a folder that `from_pretrained` loads: weights, config, tokenizer, card. On the first process."""
         if self.is_world_process_zero():
-            folder = Path(output_dir or str(self.settings.output_dir))
-            export_model(self.model, folder, processing_class=self.processing_class, settings=self.settings.to_dict())
+            export(self, Path(output_dir or str(self.settings.output_dir)), self.settings.to_dict())
 
     def is_world_process_zero(self) -> bool:
         return self.engine.process_index == 0
 
-    is_local_process_zero = is_world_process_zero
+    def is_local_process_zero(self) -> bool:
+        return self.engine.processes.local_index == 0
 
     def floating_point_ops(self, inputs: dict[str, Any]) -> int:
         """Floating-point operations of forward and backward on a batch, by the model's own estimate; 0 without one."""

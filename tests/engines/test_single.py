@@ -121,10 +121,21 @@ def test_one_process_sums_to_itself() -> None:
 def test_the_device_of_this_process(monkeypatch: pytest.MonkeyPatch) -> None:
     assert device_for(use_cpu=True) == device_for(use_cpu=False) == CPU  # tests see no accelerator
     monkeypatch.setenv("WORLD_SIZE", "2")
-    with pytest.raises(SettingError, match=r"WORLD_SIZE is 2.*--num_processes 1"):
+    monkeypatch.setenv("LOCAL_RANK", "1")
+    assert device_for(use_cpu=False) == CPU
+    monkeypatch.setenv("WORLD_SIZE", "two")
+    with pytest.raises(SettingError, match="WORLD_SIZE is 'two'"):
         device_for(use_cpu=True)
-    monkeypatch.setenv("WORLD_SIZE", "1")
-    assert device_for(use_cpu=True) == CPU
+
+
+@pytest.mark.parametrize(("local_rank", "gpus"), [("3", 2), ("0", 0)])
+def test_more_processes_than_gpus_are_refused(local_rank: str, gpus: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: gpus)
+    monkeypatch.setenv("WORLD_SIZE", "4")
+    monkeypatch.setenv("LOCAL_RANK", local_rank)
+    with pytest.raises(SettingError, match=f"process {local_rank} of its machine.*shows {gpus} GPUs"):
+        device_for(use_cpu=False)
 
 
 @pytest.mark.parametrize("loss", [torch.tensor(3), torch.tensor(1.0), net()(torch.ones(1, 3)).sum().detach()])

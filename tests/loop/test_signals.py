@@ -23,7 +23,6 @@ def send(number: int) -> None:
 def test_a_signal_is_noted_and_the_work_goes_on(number: int, capfd: pytest.CaptureFixture[str]) -> None:
     with StopRequests() as requests:
         assert requests.requested is None
-        requests.raise_for_request()
         send(number)
         assert requests.requested == number
     assert signal.Signals(number).name in capfd.readouterr().err
@@ -33,11 +32,11 @@ def test_the_end_is_the_one_the_signal_asked_for() -> None:
     with StopRequests() as requests:
         send(signal.SIGINT)
         with pytest.raises(KeyboardInterrupt):
-            requests.raise_for_request()
+            requests.raise_for(signal.SIGINT)
     with StopRequests() as requests:
         send(signal.SIGTERM)
         with pytest.raises(SystemExit) as end:
-            requests.raise_for_request()
+            requests.raise_for(signal.SIGTERM)
     assert end.value.code == 143
 
 

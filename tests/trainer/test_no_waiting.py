@@ -137,13 +137,13 @@ SETTINGS: dict[str, dict[str, Any]] = {
 @pytest.mark.parametrize("settings", SETTINGS)
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_device_is_not_waited_for(kind: str, settings: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("burnish.trainer.device_for", lambda use_cpu: Elsewhere("cpu"))
+    monkeypatch.setattr("burnish.engines.choice.device_for", lambda use_cpu: Elsewhere("cpu"))
     assert reads_of(tmp_path, monkeypatch, KINDS[kind](), **SETTINGS[settings]) == {}
 
 
 def test_on_cuda_a_flag_is_sent_to_the_host_and_asked_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The read is of host memory, when the event says that it has arrived."""
-    monkeypatch.setattr("burnish.trainer.device_for", lambda use_cpu: Cuda("cpu"))
+    monkeypatch.setattr("burnish.engines.choice.device_for", lambda use_cpu: Cuda("cpu"))
     monkeypatch.setattr("torch.cuda.Event", Event)
     empty = torch.empty
     monkeypatch.setattr("torch.empty", lambda *size, pin_memory=False, **kwargs: empty(*size, **kwargs))
@@ -155,7 +155,7 @@ def test_an_optimizer_that_cannot_leave_a_step_out_on_the_device(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Whether to call it is read, once a step. The default is a fused one, which can."""
-    monkeypatch.setattr("burnish.trainer.device_for", lambda use_cpu: Elsewhere("cpu"))
+    monkeypatch.setattr("burnish.engines.choice.device_for", lambda use_cpu: Elsewhere("cpu"))
     assert reads_of(tmp_path, monkeypatch, {}, optim="sgd") == {"engines/single.py:update": STEPS - 2}
 
 

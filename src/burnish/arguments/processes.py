@@ -13,6 +13,8 @@ from collections.abc import Iterator
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
+from burnish.core.processes import default_backend, join, launch
+
 from .choices import ParallelMode
 from .fields.every import EveryField
 
@@ -41,8 +43,8 @@ class Processes(EveryField):
         import torch
 
         if not self.use_cpu and torch.cuda.is_available():
-            launched = "LOCAL_RANK" in os.environ
-            return torch.device("cuda", self.local_process_index if launched else torch.cuda.current_device())
+            is_launched = self.world_size > 1 or "LOCAL_RANK" in os.environ
+            return torch.device("cuda", self.local_process_index if is_launched else torch.cuda.current_device())
         if not self.use_cpu and torch.backends.mps.is_available():
             return torch.device("mps")
         return torch.device("cpu")
@@ -64,18 +66,18 @@ class Processes(EveryField):
 
     @property
     def world_size(self) -> int:
-        """Processes of the run, as the launcher says in WORLD_SIZE."""
-        return int(os.environ.get("WORLD_SIZE", 1))
+        """Processes of the run, of the process group or as the launcher says in WORLD_SIZE."""
+        return launch().count
 
     @property
     def process_index(self) -> int:
-        """Number of this process in the run, from 0, as the launcher says in RANK."""
-        return int(os.environ.get("RANK", 0))
+        """Number of this process in the run, from 0, of the process group or as the launcher says in RANK."""
+        return launch().index
 
     @property
     def local_process_index(self) -> int:
         """Number of this process on its machine, from 0, as the launcher says in LOCAL_RANK."""
-        return int(os.environ.get("LOCAL_RANK", 0))
+        return launch().local_index
 
     @property
     def parallel_mode(self) -> ParallelMode:
@@ -118,16 +120,14 @@ class Processes(EveryField):
 
     @contextlib.contextmanager
     def main_process_first(self, local: bool = True, desc: str = "work") -> Iterator[None]:
-        """The first process (of this machine where `local`) runs the block, then the others: to fill a cache once."""
-        if self.world_size == 1:
+        """The first process (of this machine where `local`) runs the block, then the others: to fill a cache once. The
+        processes are brought together for it where they are not yet."""
+        if self.world_size == 1 or not join(self.ddp_backend or default_backend(self.use_cpu), self.ddp_timeout_delta):
             yield
             return
         import torch.distributed as dist
 
         is_first = (self.local_process_index if local else self.process_index) == 0
-        if not dist.is_initialized():
-            yield
-            return
         try:
             if not is_first:
                 logger.debug("process %d waits for the first one: %s", self.process_index, desc)

@@ -13,6 +13,8 @@ from . import files
 
 Change = tuple[str, Any, Any]
 
+NUM_PROCESSES = "num_processes"
+
 _FINGERPRINT = (
     "The fingerprint is of some rows as the model gets them: other files, another order, or the same texts with "
     "another tokenizer, prompt or cut change it.\n"
@@ -25,7 +27,8 @@ def _tells_content(changes: list[Change]) -> bool:
 
 def compare_positions(saved: Mapping[str, Any], now: Mapping[str, Any]) -> list[Change]:
     """(setting, in the checkpoint, now) for each setting that both know and that differs."""
-    now = json.loads(files.as_json(dict(now)))  # as a checkpoint would hold it: lists for tuples, plain numbers
+    compared = {name: value for name, value in now.items() if name != NUM_PROCESSES}  # who computes a step is free
+    now = json.loads(files.as_json(compared))  # as a checkpoint would hold it: lists for tuples, plain numbers
     return [(name, saved[name], value) for name, value in now.items() if name in saved and saved[name] != value]
 
 

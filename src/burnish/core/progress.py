@@ -19,6 +19,7 @@ OURS = (
     "unlogged_steps",
     "passes",
     "steps_in_pass",
+    "stream_state",
     "stop_reason",
     "seconds_used",
     "schedule_step",
@@ -71,6 +72,9 @@ class TrainerState:
     """Passes over the data that are complete."""
     steps_in_pass: int = 0
     """Steps done in the pass that is not. The next step is (passes, steps_in_pass)."""
+    stream_state: Any = None
+    """Of the stream that is trained on, before that step; None where the data are no stream, or one that does not say
+    its place."""
     stop_reason: str | None = None
     """What ended this start of the run before its last step: "max_time" or the name of a signal."""
     seconds_used: float = 0.0
@@ -83,6 +87,11 @@ class TrainerState:
         """Mean loss of all steps with targets so far; NaN before the first."""
         steps = self.num_loss_steps + self.unlogged_steps
         return (self.total_loss + self.unlogged_loss) / steps if steps else math.nan
+
+    def on(self, processes: Any) -> TrainerState:
+        """The same object, marked as that of this one of the processes."""
+        self.is_world_process_zero, self.is_local_process_zero = processes.index == 0, processes.local_index == 0
+        return self
 
     def familiar(self) -> dict[str, Any]:
         """The fields that transformers knows, as JSON values."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
-from typing import Any, Protocol, TypeVar
+from typing import Any, NoReturn, Protocol, TypeVar
 
 import torch
 from torch import nn
@@ -62,7 +62,7 @@ class Objective(Protocol):
         """Targets of this micro-batch: how many of the things that the loss is a mean over. 0 means no loss."""
         ...
 
-    def step_loss(self, model: nn.Module, batch: MicroBatch, num_targets: int) -> torch.Tensor:
+    def step_loss(self, model: nn.Module, batch: MicroBatch, num_targets: float) -> torch.Tensor:
         """What this micro-batch adds to the step's loss: its summed loss over the `num_targets` of the whole step.
         `batch` is on the device."""
         ...
@@ -71,17 +71,21 @@ class Objective(Protocol):
 class Engine(Protocol):
     """Where and how tensors are computed.
 
-    One step: `begin_step`; for each micro-batch, within `micro_batch`, a loss (`compute`) and `backward`, or `idle` where
-    this process has none; then the update once.
+    One step: `begin_step`; for each micro-batch, within `micro_batch`, a loss (`compute`) and `backward`, or `idle`
+    where this process has none; then the update once.
     """
 
     device: torch.device
     processes: Processes
-    num_processes: int
-    process_index: int
     lockstep: bool
     """Whether a forward pass is a work of all processes (they hold parts of the weights): then all of them run the same
     number of micro-batches."""
+
+    @property
+    def num_processes(self) -> int: ...
+
+    @property
+    def process_index(self) -> int: ...
 
     @property
     def may_redo(self) -> bool:
@@ -184,6 +188,10 @@ class Actions(Protocol):
         """Begins to write a checkpoint. A failure is told, not raised."""
         ...
 
+    def let_saves_end(self) -> None:
+        """The run fails: waits for a checkpoint that this process is writing."""
+        ...
+
     def look_at_saves(self, wait: bool = False) -> None:
         """Makes known what has become of a checkpoint that was being written; with `wait`, once that is known."""
         ...
@@ -213,6 +221,6 @@ class StopRequest(Protocol):
         """The number of the signal, or None."""
         ...
 
-    def raise_for_request(self) -> None:
-        """Ends the program in the way that the signal asks for."""
+    def raise_for(self, number: int) -> NoReturn:
+        """Ends the program in the way that the signal of this number asks for, whichever process it came to."""
         ...

@@ -67,6 +67,11 @@ class Step:
     micro_batches: tuple[MicroBatch, ...]
     num_positions_plain: int = 0
     """Positions that the usual padded batches of these examples would have had."""
+    stand_in: MicroBatch | None = None
+    """Of a process that has no micro-batch in this step: one of another process, for engines in which every process has
+    to compute something. Its loss counts nothing."""
+    stream_state: Any = None
+    """Of the stream that the examples were read from, after them: where it can say its place."""
 
     @property
     def num_examples(self) -> int:
@@ -86,7 +91,10 @@ class Step:
 
     def pin_memory(self) -> Step:
         """A copy with its tensors in page-locked memory; torch's loader asks for it by this name."""
-        return replace(self, micro_batches=tuple(batch.pin_memory() for batch in self.micro_batches))
+        stand_in = self.stand_in and self.stand_in.pin_memory()
+        return replace(
+            self, micro_batches=tuple(batch.pin_memory() for batch in self.micro_batches), stand_in=stand_in
+        )
 
 
 def rows_between(inputs: Any, size: int, start: int, end: int) -> Any:

@@ -11,6 +11,7 @@ from burnish.core.errors import DataError
 from burnish.core.randomness import COLLATION, EXAMPLE, seed_all, seed_for
 from burnish.core.types import Counts, Inputs, MicroBatch, Step
 
+from .arrow_rows import ArrowRows, is_of_datasets
 from .counting import num_positions, num_rows, num_tokens
 from .lengths import brought_length, real_length
 from .microbatches import Budget, cut
@@ -37,6 +38,7 @@ class Assembly:
         seed: seed of the run, for collators and datasets that draw at random.
         collation_draws: whether the collator draws at random.
         examples_draw: whether reading an example may draw at random.
+        process: number of this process: what a collator draws for its micro-batches is its own.
     """
 
     collate: Callable[[list[Any]], Any]
@@ -49,6 +51,7 @@ class Assembly:
     seed: int = 0
     collation_draws: bool = False
     examples_draw: bool = False
+    process: int = 0
 
     def read(self, dataset: Any, row_numbers: Sequence[int], epoch: int) -> Rows:
         """The examples of these rows. A row that draws at random gets a seed of its own in every pass."""
@@ -56,20 +59,22 @@ class Assembly:
             return list(zip(row_numbers, rows_of(dataset, row_numbers), strict=True))
         return [(row, self._example(dataset, row, epoch)) for row in row_numbers]
 
-    def step(self, epoch: int, index: int, batches: Sequence[Rows]) -> Step:
-        """One step of the examples of its batches."""
+    def step(self, epoch: int, index: int, batches: Sequence[Rows], stand_in: Rows | None = None) -> Step:
+        """One step of the examples of its batches; without any, examples that stand in for them may be given."""
         groups = self._groups(batches)
         return Step(
             epoch=epoch,
             index=index,
             micro_batches=tuple(self.micro_batch(group, epoch, index, i) for i, group in enumerate(groups)),
             num_positions_plain=sum(len(batch) * max(brought_length(e) for _, e in batch) for batch in batches),
+            stand_in=None if stand_in is None or batches else self.micro_batch(stand_in, epoch, index),
         )
 
     def micro_batch(self, rows: Rows, epoch: int = 0, index: int = 0, number: int = 0) -> MicroBatch:
         """Collates some examples. The place (pass, step, micro-batch) seeds a collator that draws."""
         if self.collation_draws:
-            seed_all(seed_for(self.seed, COLLATION, epoch, index, number))
+            of_process = (self.process,) if self.process else ()
+            seed_all(seed_for(self.seed, COLLATION, epoch, index, number, *of_process))
         numbers = [row for row, _ in rows]
         collated = self._collated([_copy(example) for _, example in rows], numbers)
         return self.counted(collated, numbers)
@@ -142,8 +147,6 @@ def _copy(example: Any) -> Any:
 
 def reading_draws(dataset: Any) -> bool:
     """Whether reading a row may draw at random: not for lists and tables without a transform."""
-    import datasets
-
-    if isinstance(dataset, datasets.Dataset):
+    if is_of_datasets(dataset, "Dataset"):
         return bool(dataset.format["type"] == "custom")
-    return not isinstance(dataset, (list, tuple))
+    return not isinstance(dataset, (list, tuple, ArrowRows))

@@ -49,16 +49,19 @@ class NumberedBatches(Dataset[MicroBatch]):
 
 
 class StreamBatches(IterableDataset[Inputs]):
-    """Batches of an iterable dataset as its rows come."""
+    """Batches of an iterable dataset as its rows come. Of `count` processes, number `index` has every `count`-th batch;
+    it reads all of them."""
 
-    def __init__(self, dataset: Any, batch_size: int, assembly: Assembly) -> None:
+    def __init__(self, dataset: Any, batch_size: int, assembly: Assembly, index: int = 0, count: int = 1) -> None:
         self.dataset, self.batch_size, self.assembly = dataset, batch_size, assembly
+        self.index, self.count = index, count
 
     def __iter__(self) -> Iterator[Inputs]:
         rows = numbered(self.dataset, self.assembly.seed, epoch=0)
         number = 0
         while batch := list(islice(rows, self.batch_size)):
-            yield self.assembly.micro_batch(batch, index=number).inputs
+            if number % self.count == self.index:
+                yield self.assembly.micro_batch(batch, index=number).inputs
             number += 1
 
 

@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar
 
 import torch
 from torch.utils.data import DataLoader, Dataset, IterableDataset
 
+from burnish.core.processes import Alone
+from burnish.core.protocols import Processes
 from burnish.core.randomness import COLLATION, ORDER, seed_all, seed_for
-from burnish.core.types import Step
+from burnish.core.types import MicroBatch, Step
 
 from .assembly import Assembly, Rows, as_inputs
 from .counting import num_positions, num_rows
+from .loaders import SharedLoader
 from .packing import PackedPlan
 from .plan import Plan
+from .share import Share
 from .streaming import StepStream
 
 T = TypeVar("T")
@@ -64,14 +68,19 @@ def _unchanged(item: Any) -> Any:
 class _PlannedSteps(Dataset[Step]):
     """Steps by (pass, step). Reading one depends on nothing that was read before."""
 
-    def __init__(self, dataset: Any, plan: Plan | PackedPlan, assembly: Assembly) -> None:
+    def __init__(
+        self, dataset: Any, plan: Plan | PackedPlan, assembly: Assembly, share: Share, lengths: Sequence[int] | None
+    ) -> None:
         self.dataset, self.plan, self.assembly = dataset, plan, assembly
+        self.share, self.lengths = share, lengths
 
     def __getitem__(self, place: tuple[int, int]) -> Step:
         epoch, index = place
-        batches = self.plan.batches(epoch, index)
+        of_all = self.plan.batches(epoch, index)
+        batches = self.share.of(of_all, None if self.lengths is None else self.lengths.__getitem__)
         rows = iter(self.assembly.read(self.dataset, [row for batch in batches for row in batch], epoch))
-        return self.assembly.step(epoch, index, [[next(rows) for _ in batch] for batch in batches])
+        stand_in = None if batches else self.assembly.read(self.dataset, of_all[0][:1], epoch)
+        return self.assembly.step(epoch, index, [[next(rows) for _ in batch] for batch in batches], stand_in)
 
 
 class _Places:
@@ -88,12 +97,32 @@ class _Places:
 
 
 class PlannedSource:
-    """Steps of a map-style dataset in the order of its plan. Resuming reads nothing of what came before."""
+    """Steps of a map-style dataset in the order of its plan. Resuming reads nothing of what came before, and a process
+    reads its share of a step alone.
 
-    def __init__(self, dataset: Any, plan: Plan | PackedPlan, assembly: Assembly, loading: Loading) -> None:
+    Args:
+        lengths: of each row, where they are known before it is read.
+    """
+
+    def __init__(
+        self,
+        dataset: Any,
+        plan: Plan | PackedPlan,
+        assembly: Assembly,
+        loading: Loading,
+        share: Share | None = None,
+        lengths: Sequence[int] | None = None,
+    ) -> None:
         self.dataset, self.plan, self.assembly, self.loading = dataset, plan, assembly, loading
+        self.share, self.lengths = share or Share(), lengths
         self._places = _Places()
-        self._loader = loading.loader(_PlannedSteps(dataset, plan, assembly), sampler=self._places)
+        self._loader = loading.loader(_PlannedSteps(dataset, plan, assembly, self.share, lengths), sampler=self._places)
+
+    def changed(self, plan: Plan | PackedPlan | None = None, assembly: Assembly | None = None) -> PlannedSource:
+        """The same source with another plan, or other micro-batches."""
+        assembly = assembly or self.assembly
+        share = replace(self.share, by_work=assembly.budget is not None)
+        return PlannedSource(self.dataset, plan or self.plan, assembly, self.loading, share, self.lengths)
 
     @property
     def steps_per_epoch(self) -> int | None:
@@ -115,27 +144,35 @@ class StreamSource:
     loading: Loading
     drop_last: bool = False
     steps_per_epoch: int | None = None
+    share: Share = field(default_factory=Share)
+    saved: tuple[tuple[int, int], Any] | None = None
+    """A place (pass, step) and the state of the stream there."""
 
     def steps(self, epoch: int, first: int) -> Iterator[Step]:
+        share = replace(self.share, by_work=self.assembly.budget is not None)
+        state = self.saved[1] if self.saved is not None and self.saved[0] == (epoch, first) else None
         stream = StepStream(
-            self.dataset, self.batch_size, self.accumulation, self.assembly, epoch, first, self.drop_last
+            self.dataset, self.batch_size, self.accumulation, self.assembly, epoch, first, self.drop_last, share, state
         )
         return iter(self.loading.loader(stream, most_workers=1))
 
 
 @dataclass
 class LoaderSource:
-    """Steps of a user's own loader: its batches as they are, `accumulation` of them a step."""
+    """Steps of a user's own loader: its batches as they are, `accumulation` of them a step on each process."""
 
     build: Callable[[], Any]
     accumulation: int
     assembly: Assembly
-    _loader: Any = field(default=None, repr=False)
+    processes: Processes = field(default_factory=Alone)
+    _loader: SharedLoader | None = field(default=None, repr=False)
 
     @property
-    def loader(self) -> Any:
+    def loader(self) -> SharedLoader:
         if self._loader is None:
-            self._loader = self.build()
+            if self.processes.count > 1:  # what is drawn while it is made is the same on all of them
+                seed_all(seed_for(self.assembly.seed, ORDER, 0))
+            self._loader = SharedLoader(self.build(), self.processes)
         return self._loader
 
     @property
@@ -146,37 +183,61 @@ class LoaderSource:
             return None  # a loader over a stream has no length
 
     def steps(self, epoch: int, first: int) -> Iterator[Step]:
-        for owner in (self.loader, getattr(self.loader, "sampler", None), getattr(self.loader, "dataset", None)):
+        own = self.loader.loader
+        for owner in (own, getattr(own, "sampler", None), getattr(own, "dataset", None)):
             set_epoch = getattr(owner, "set_epoch", None)
             if callable(set_epoch):
                 set_epoch(epoch)
-        batches: list[Any] = []
-        index, row = 0, 0
-        for batch in self._batches(epoch):
-            batches.append(as_inputs(batch, range(row, row + num_rows(batch))))
-            row += num_rows(batch)
-            if len(batches) == self.accumulation:
-                if index >= first:
-                    yield self._step(epoch, index, batches, row)
-                batches, index = [], index + 1
-        if batches and index >= first:
-            yield self._step(epoch, index, batches, row)
+        step = _LoaderStep(self.assembly, epoch)
+        for read in self._rounds(epoch):
+            step.add(read, self.loader.place)
+            if step.rounds == self.accumulation:
+                if step.index >= first:
+                    yield step.made()
+                step = _LoaderStep(self.assembly, epoch, step.index + 1, step.row)
+        if step.rounds and step.index >= first:
+            yield step.made()
 
-    def _batches(self, epoch: int) -> Iterator[Any]:
+    def _rounds(self, epoch: int) -> Iterator[list[Any]]:
         """The batches of a pass. A loader that shuffles draws its order from the global generators: seeded between
-        them, it gives the same batches whatever was computed meanwhile."""
+        them, it gives the same batches whatever was computed meanwhile, and on every process."""
         seed_all(seed_for(self.assembly.seed, ORDER, epoch))
-        for number, batch in enumerate(self.loader, start=1):
-            yield batch
+        for number, found in enumerate(self.loader.rounds(), start=1):
+            yield found
             seed_all(seed_for(self.assembly.seed, COLLATION, epoch, number))
 
-    def _step(self, epoch: int, index: int, batches: list[Any], end_row: int) -> Step:
-        row = end_row - sum(map(num_rows, batches))
-        counted = []
-        for batch in batches:
-            counted.append(self.assembly.counted(batch, range(row, row + num_rows(batch))))
-            row += num_rows(batch)
-        return Step(epoch, index, tuple(counted), sum(map(num_positions, batches)))
+
+@dataclass
+class _LoaderStep:
+    """A step of a loader's batches that is being put together."""
+
+    assembly: Assembly
+    epoch: int
+    index: int = 0
+    row: int = 0
+    """Number of the next row, over all batches that were read."""
+    rounds: int = 0
+    batches: list[tuple[Any, int]] = field(default_factory=list)
+    """Those of this process, with the number of the first row of each."""
+    last_read: Any = None
+
+    def add(self, read: list[Any], place: int) -> None:
+        """One more batch of each process."""
+        self.rounds, self.last_read = self.rounds + 1, read[-1]
+        for number, batch in enumerate(read):
+            end = self.row + num_rows(batch)
+            if number == place:
+                self.batches.append((as_inputs(batch, range(self.row, end)), self.row))
+            self.row = end
+
+    def made(self) -> Step:
+        counted = [self._counted(batch, row) for batch, row in self.batches]
+        stand_in = None if counted else self._counted(as_inputs(self.last_read, ()), 0)
+        plain = sum(num_positions(batch) for batch, _ in self.batches)
+        return Step(self.epoch, self.index, tuple(counted), plain, stand_in)
+
+    def _counted(self, batch: Any, row: int) -> MicroBatch:
+        return self.assembly.counted(batch, range(row, row + num_rows(batch)))
 
 
 def sample_of(source: PlannedSource, most: int = 64) -> Rows:

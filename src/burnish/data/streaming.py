@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from itertools import count, islice
 from typing import Any
 
@@ -12,14 +13,24 @@ from burnish.core.randomness import EXAMPLE, seed_all, seed_for
 from burnish.core.types import Step
 
 from .assembly import Assembly, Rows
+from .lengths import real_length
 from .reading import next_of
+from .share import Share
+from .stream_state import placed, state_of
 
 
 class StepStream(IterableDataset[Step]):
     """One pass over an iterable dataset, from step `first` on, cut into steps as the rows come.
 
-    The rows before are read and left out. Each row that draws at random gets the seed of its place in the pass, so
-    that a pass resumed in the middle draws what the whole pass would have drawn. The last step may be smaller.
+    The pass goes on from the state that the stream had before that step; without one, the rows before are read and
+    left out. Each row that draws at random gets the seed of its place in the pass, so that a pass resumed in the middle
+    draws what the whole pass would have drawn. The last step may be smaller.
+
+    Every process reads the whole stream, and makes steps of its share.
+
+    Args:
+        batch_size: examples of a batch over all processes.
+        state: of the stream before step `first` (see `stream_state`), or None.
     """
 
     def __init__(
@@ -31,10 +42,13 @@ class StepStream(IterableDataset[Step]):
         epoch: int,
         first: int,
         drop_last: bool = False,
+        share: Share | None = None,
+        state: Any = None,
     ) -> None:
-        self.dataset, self.assembly = dataset, assembly
+        self.dataset, self.assembly, self.share = dataset, assembly, share or Share()
         self.batch_size, self.accumulation = batch_size, accumulation
         self.epoch, self.first, self.drop_last = epoch, first, drop_last
+        self.state = state
 
     def __iter__(self) -> Iterator[Step]:
         info = get_worker_info()
@@ -42,22 +56,32 @@ class StepStream(IterableDataset[Step]):
         set_epoch = getattr(self.dataset, "set_epoch", None)
         if callable(set_epoch):
             set_epoch(self.epoch)
-        rows = numbered(self.dataset, self.assembly.seed, self.epoch)
-        rows = islice(rows, self.first * self.batch_size * self.accumulation, None)
+        before = self.first * self.batch_size * self.accumulation
+        if self.state is None:
+            yield from self._steps(islice(numbered(self.dataset, self.assembly.seed, self.epoch), before, None))
+            return
+        with placed(self.dataset, self.state):
+            yield from self._steps(numbered(self.dataset, self.assembly.seed, self.epoch, before))
+
+    def _steps(self, rows: Iterator[tuple[int, Any]]) -> Iterator[Step]:
         index = self.first
         while batches := [batch for batch in (self._batch(rows) for _ in range(self.accumulation)) if batch]:
-            yield self.assembly.step(self.epoch, index, batches)
+            step = self.assembly.step(self.epoch, index, self.share.of(batches, self._length), batches[0][:1])
+            yield replace(step, stream_state=state_of(self.dataset))
             index += 1
+
+    def _length(self, row: tuple[int, Any]) -> int | None:
+        return real_length(row[1], self.assembly.is_encoder_decoder)
 
     def _batch(self, rows: Iterator[tuple[int, Any]]) -> Rows:
         batch = list(islice(rows, self.batch_size))
         return [] if self.drop_last and len(batch) < self.batch_size else batch
 
 
-def numbered(stream: Any, seed: int, epoch: int) -> Iterator[tuple[int, Any]]:
-    """The rows of a stream with their numbers, each read with a seed of its own."""
+def numbered(stream: Any, seed: int, epoch: int, first: int = 0) -> Iterator[tuple[int, Any]]:
+    """The rows of a stream with their numbers, from `first` on, each read with a seed of its own."""
     rows = iter(stream)
-    for number in count():
+    for number in count(first):
         seed_all(seed_for(seed, EXAMPLE, epoch, number))
         try:
             example = next_of(rows, number)

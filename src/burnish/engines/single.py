@@ -1,27 +1,32 @@
-"""One device: where and how tensors are computed when there is one process."""
+"""One device: where and how tensors are computed when there is one process, and on each one when there are several."""
 
 from __future__ import annotations
 
 import contextlib
 import logging
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from functools import cached_property
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 from torch import nn
 
 from burnish.core.errors import SettingError, UserError
+from burnish.core.processes import Alone, launch
+from burnish.core.protocols import Processes
 
 from . import memory
 from .precision import Precision
+from .rows import RowUpdates
 from .tables import EmbeddingTables
 
 logger = logging.getLogger(__name__)
 
+T = TypeVar("T")
+
 
 class SingleEngine:
-    """Computes on one device.
+    """Computes on one device. Engines of several processes change what is said of them here.
 
     Args:
         device: where to compute.
@@ -29,14 +34,31 @@ class SingleEngine:
         max_grad_norm: greatest 2-norm of the gradients of a step; 0 or less leaves them as they are.
     """
 
-    num_processes = 1
-    process_index = 0
+    processes: Processes = Alone()
+    lockstep = False
+    may_redo = True
 
     def __init__(self, device: torch.device, precision: Precision, max_grad_norm: float = 0.0) -> None:
         self.device, self.precision, self.max_grad_norm = device, precision, max_grad_norm
         self.model: nn.Module | None = None
         self.optimizer: torch.optim.Optimizer | None = None
         self.tables: EmbeddingTables | None = None
+
+    @property
+    def num_processes(self) -> int:
+        return self.processes.count
+
+    @property
+    def process_index(self) -> int:
+        return self.processes.index
+
+    def wrapped(self, model: nn.Module) -> nn.Module:
+        """The model as it is called in training: the last thing that is done before the first step."""
+        return model
+
+    def unwrapped(self, model: nn.Module) -> nn.Module:
+        """Of a model as it is called in training, the one that is called in evaluation."""
+        return model
 
     def attach(self, model: nn.Module, optimizer: torch.optim.Optimizer) -> None:
         """The model whose gradients, and the optimizer whose updates, the following steps are about."""
@@ -53,10 +75,14 @@ class SingleEngine:
             return
         self.tables = EmbeddingTables(self.model)
         try:
-            with self.tables.on():
+            with self.tables.on(), RowUpdates(self.tables).on(self.optimizer):
                 yield
         finally:
             self.tables = None
+
+    def updating(self) -> contextlib.AbstractContextManager[Any]:
+        """Around all steps of a run."""
+        return contextlib.nullcontext()
 
     def to_device(self, inputs: Any) -> Any:
         if isinstance(inputs, torch.Tensor):
@@ -71,6 +97,24 @@ class SingleEngine:
     def autocast(self, name: str | None = None) -> contextlib.AbstractContextManager[Any]:
         """The precision in which losses are computed: that of the run, or another by name."""
         return self.precision.autocast(self.device, name)
+
+    def compute(self, model: nn.Module, function: Callable[[nn.Module], T]) -> T:
+        """What `function` makes of the model."""
+        return function(model)
+
+    def begin_step(self) -> None:
+        """Before the first micro-batch of a step."""
+
+    def micro_batch(self, last: bool) -> contextlib.AbstractContextManager[Any]:
+        """Around a micro-batch."""
+        return contextlib.nullcontext()
+
+    def idle(self) -> None:
+        """One process is never without a micro-batch."""
+
+    def total(self, value: torch.Tensor) -> torch.Tensor:
+        """The sum over all processes."""
+        return value
 
     def backward(self, loss: torch.Tensor) -> None:
         """Adds the gradient of a loss. Raises `UserError` where the loss has none."""
@@ -90,7 +134,7 @@ class SingleEngine:
         return self.precision.judged(torch.nn.utils.get_total_norm(gradients))
 
     def clip(self, grad_norm: torch.Tensor) -> None:
-        if self.max_grad_norm <= 0:
+        if self.max_grad_norm <= 0 or self._is_within(grad_norm):
             return
         dense = self._parameters
         if self.tables is not None:
@@ -98,6 +142,10 @@ class SingleEngine:
             self.tables.scale(share)
             dense = [p for p in self._parameters if self.tables.rows_of(p) is None]
         torch.nn.utils.clip_grads_with_norm_(dense, self.max_grad_norm, grad_norm)
+
+    def _is_within(self, grad_norm: torch.Tensor) -> bool:
+        """Whether there is nothing to clip, where the host may ask without waiting. Elsewhere all is multiplied by 1."""
+        return self.device.type == "cpu" and float(grad_norm) + 1e-6 <= self.max_grad_norm
 
     def _gradient(self, parameter: nn.Parameter) -> torch.Tensor:
         """The gradient of a parameter; of an embedding table, the rows that are not zero."""
@@ -130,7 +178,7 @@ class SingleEngine:
         memory.free(self.device)
 
     def sum_over_processes(self, number: int) -> int:
-        return number
+        return int(sum(row[0] for row in self.processes.table([number])))
 
     @cached_property
     def accelerator(self) -> Any:
@@ -161,20 +209,25 @@ def _step_where(optimizer: torch.optim.Optimizer, apply: torch.Tensor) -> None:
 
 
 def device_for(use_cpu: bool) -> torch.device:
-    """The device of this process: CUDA, then Apple's MPS, then the CPU.
+    """The device of this process: CUDA, then Apple's MPS, then the CPU. Of several processes on a machine each has the
+    GPU of its number, which becomes torch's current one.
 
     Raises:
-        SettingError: several processes were started; this release computes in one.
+        SettingError: there are more processes than GPUs, or several on MPS.
     """
-    import os
-
-    if int(os.environ.get("WORLD_SIZE", "1")) > 1:
-        raise SettingError(
-            f"WORLD_SIZE is {os.environ['WORLD_SIZE']}: the run was started with several processes, and this release "
-            "trains in one. Start it without torchrun or accelerate launch, or with --num_processes 1."
-        )
+    here = launch()
     if not use_cpu and torch.cuda.is_available():
-        return torch.device("cuda", torch.cuda.current_device())
+        if here.count == 1:
+            return torch.device("cuda", torch.cuda.current_device())
+        if here.local_index >= torch.cuda.device_count():
+            raise SettingError(
+                f"This is process {here.local_index} of its machine (LOCAL_RANK, from 0), which shows "
+                f"{torch.cuda.device_count()} GPUs. Start one process for each GPU, or set use_cpu=True."
+            )
+        torch.cuda.set_device(here.local_index)
+        return torch.device("cuda", here.local_index)
     if not use_cpu and torch.backends.mps.is_available():
+        if here.count > 1:
+            raise SettingError("Several processes cannot share Apple's MPS: start one process, or set use_cpu=True.")
         return torch.device("mps")
     return torch.device("cpu")

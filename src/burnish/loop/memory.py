@@ -116,6 +116,16 @@ class MemoryLimit:
             self._told = self.positions
 
 
+def too_late(failed: MicroBatch, words: str) -> str:
+    """What to set where a step cannot be begun again: other processes have part of its gradient, or take part in its
+    forward pass; or weights have been updated in the backward pass."""
+    return (
+        f"Memory ran out at a micro-batch of {len(failed.rows)} rows ({failed.num_positions} tokens), when the step "
+        "could not begin again: other processes were at work on it, or weights had been updated. Set "
+        f"token_budget={max(1, failed.num_positions // 2)}, or {LESS_MEMORY}. ({words})"
+    )
+
+
 def _described(failed: MicroBatch, whole: bool) -> str:
     """What did not fit, why it is not cut, and what to set."""
     rows, positions = failed.rows, failed.num_positions

@@ -17,7 +17,8 @@ from torch import nn
 
 from burnish.core.errors import NonFiniteError
 from burnish.core.modes import in_evaluation
-from burnish.core.protocols import Engine, Objective
+from burnish.core.processes import Alone
+from burnish.core.protocols import Engine, Objective, Processes
 from burnish.core.types import Counts, Inputs, Step, StepReport
 
 logger = logging.getLogger(__name__)
@@ -45,12 +46,23 @@ class NonFiniteWatch:
     Args:
         policy: "stop" ends the run with the weights as they were before the step; "skip" leaves the step out and goes
             on; "ignore" applies it all the same. Each is told.
-        rows_of: names the rows of a step whose loss is not finite.
+        rows_of: names those rows of a step on this process whose loss is not finite.
+        processes: those of the run. Several tell of a step at the same moment, since all look for its rows: when
+            somebody asks them to `look`.
+        updates_early: whether weights are updated before all gradients are known.
     """
 
-    def __init__(self, policy: str, device: torch.device, rows_of: Callable[[Step], list[int]]) -> None:
+    def __init__(
+        self,
+        policy: str,
+        device: torch.device,
+        rows_of: Callable[[Step], list[int]],
+        processes: Processes | None = None,
+        updates_early: bool = False,
+    ) -> None:
         assert policy in POLICIES, policy
         self.policy, self.device, self.rows_of = policy, device, rows_of
+        self.processes, self.updates_early = processes or Alone(), updates_early
         self._stopped = torch.zeros((), dtype=torch.bool, device=device)
         self._pending: list[_Pending] = []
 
@@ -73,8 +85,12 @@ class NonFiniteWatch:
             self._pending.append(_Pending(number, step, report, flag, arrived))
         else:
             self._pending.append(_Pending(number, step, report, report.finite, None))
-        if self.device.type in ("cpu", "cuda"):
+        if self.device.type == "cpu" or (self.device.type == "cuda" and self.processes.count == 1):
             self.look(wait=False)
+
+    def seen_bad(self) -> bool:
+        """Whether a step is known not to be finite, that was not told yet. Does not wait."""
+        return any(pending.known() and not bool(pending.flag) for pending in self._pending)
 
     def look(self, wait: bool = True) -> None:
         """Looks at the outcomes that are known, or waits for all of them.
@@ -93,6 +109,13 @@ class NonFiniteWatch:
         message = self._describe(bad)
         if self.policy == "stop":
             self._pending.clear()
+            if self.updates_early and math.isfinite(float(bad.report.loss)):
+                raise NonFiniteError(
+                    f"{message} With optim_in_backward=True this is found out weight by weight: those whose gradients "
+                    "came before have taken the step, the others have not. Go on from the last checkpoint, with "
+                    "optim_in_backward=False and nonfinite_policy='skip' to leave such steps out, or a lower learning "
+                    "rate."
+                )
             raise NonFiniteError(
                 f"{message} The update was not applied: the weights are those after step {bad.number - 1}. Look at "
                 "these rows, lower the learning rate, or set nonfinite_policy='skip' to leave such steps out."
@@ -102,15 +125,19 @@ class NonFiniteWatch:
 
     def _describe(self, bad: _Pending) -> str:
         loss, norm = float(bad.report.loss), float(bad.report.grad_norm)
-        where = f"step {bad.number} (pass {bad.step.epoch + 1}), rows {sorted(bad.step.rows)}"
+        where = f"step {bad.number} (pass {bad.step.epoch + 1}), rows {self._of_all(bad.step.rows)}"
         if math.isfinite(loss):
             return f"The gradient is not finite (norm {norm}, loss {loss:.6g}) in {where}."
         if self.policy == "ignore":  # the weights have taken the step: by now every row may be NaN
             return f"The loss is not finite ({loss}) in {where}."
-        rows = self.rows_of(bad.step)
+        rows = self._of_all(self.rows_of(bad.step))
         if rows:
             return f"The loss is not finite ({loss}) in {where}: it is NaN or infinite for {_named(rows)}."
         return f"The loss is not finite ({loss}) in {where}; alone, each of its rows has a finite loss."
+
+    def _of_all(self, rows: list[int]) -> list[int]:
+        """The rows of every process."""
+        return sorted(row for part in self.processes.all_of(rows) for row in part)
 
 
 def nonfinite_rows(

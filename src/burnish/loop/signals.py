@@ -6,6 +6,7 @@ import os
 import signal
 import threading
 from types import FrameType, TracebackType
+from typing import NoReturn
 
 _SIGNALS = tuple(
     getattr(signal, name)
@@ -17,7 +18,7 @@ _SIGNALS = tuple(
 class StopRequests:
     """While it is open, SIGINT, SIGTERM and SIGUSR1 ask for an end instead of making one.
 
-    The loop looks at `requested` after each step, saves, and calls `raise_for_request`. A second SIGINT raises
+    The loop looks at `requested` after each step, saves, and calls `raise_for`. A second SIGINT raises
     ``KeyboardInterrupt`` at once. Only signals that would have ended the process are taken over; a handler that the
     user installed, or a signal that is ignored, stays as it is. Outside the main thread nothing is taken over, since
     Python hands signals to the main thread only.
@@ -46,17 +47,17 @@ class StopRequests:
             signal.signal(number, previous)  # type: ignore[arg-type]
         self._previous.clear()
 
-    def raise_for_request(self) -> None:
-        """Ends the run as the signal asked, if one came.
+    def raise_for(self, number: int) -> NoReturn:
+        """Ends the run as a signal asked that came to this process or another one of the run.
 
         Raises:
             KeyboardInterrupt: for SIGINT.
             SystemExit: for the others, with the code a shell gives them: 128 + number (143 for SIGTERM).
         """
-        if self.requested == signal.SIGINT:
+        self.requested = number
+        if number == signal.SIGINT:
             raise KeyboardInterrupt
-        if self.requested is not None:
-            raise SystemExit(128 + self.requested)
+        raise SystemExit(128 + number)
 
     def _note(self, number: int, frame: FrameType | None) -> None:
         if os.getpid() != self._process:

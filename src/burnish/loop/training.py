@@ -6,7 +6,7 @@ import contextlib
 import logging
 import signal
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from burnish.core.errors import DataError
@@ -14,6 +14,7 @@ from burnish.core.progress import TrainerControl, TrainerState
 from burnish.core.protocols import Actions, Events, Rhythm, StepSource, StopRequest
 from burnish.core.types import Step, StepReport
 
+from .agreement import Agreement, Totals
 from .step import StepRunner
 from .window import LossWindow
 
@@ -33,7 +34,7 @@ class TrainingLoop:
     events: Events
     actions: Actions
     stop: StopRequest
-    flops_of: Callable[[Step], float] = lambda step: 0.0
+    agreement: Agreement
     seconds: float = field(default=0.0, init=False)
     """Time spent on training so far, without evaluations and saving."""
     _last_logged: int = field(default=-1, init=False)
@@ -48,6 +49,7 @@ class TrainingLoop:
         self.actions.try_saving()
         self.seconds -= time.perf_counter()
         try:
+            self.agreement.begin(self.control)
             while self.state.global_step < self.state.max_steps and not self.control.should_training_stop:
                 self._pass()
             if self.state.unlogged_steps or self.state.global_step > self._last_logged:
@@ -55,12 +57,14 @@ class TrainingLoop:
             self.runner.watch.look()
             self._finish_saves()
         except KeyboardInterrupt:
-            if self._between_steps and self.stop.requested is None:  # otherwise it is the second one, or all is saved
+            is_first = self._between_steps and self.stop.requested is None  # the second, or all is saved, otherwise
+            if is_first and self.agreement.processes.count == 1:  # of several processes, only this one knows of it
                 self._save()
                 self._finish_saves()
             raise
         except BaseException:
-            self._wait_for_saves()
+            with self._not_training():
+                self.actions.let_saves_end()
             raise
         finally:
             self.seconds += time.perf_counter()
@@ -71,8 +75,8 @@ class TrainingLoop:
         self.control.should_epoch_stop = False
         self.events.fire("on_epoch_begin")
         complete = True
-        for step in self.source.steps(self.state.passes, first):
-            self._step(step)
+        for step, totals in self._steps(first):
+            self._step(step, totals)
             if self.control.should_training_stop or self.control.should_epoch_stop:
                 complete = self.control.should_epoch_stop or self.state.steps_in_pass == self.source.steps_per_epoch
                 break
@@ -90,40 +94,57 @@ class TrainingLoop:
             self.state.passes, self.state.steps_in_pass = self.state.passes + 1, 0
         self.rhythm.mark_epoch(self.control, self.state)
         self.events.fire("on_epoch_end")
+        self.agreement.on_control(self.control)
         self._act()
 
-    def _step(self, step: Step) -> None:
+    def _steps(self, first: int) -> Iterator[tuple[Step, Totals]]:
+        """The steps of a pass with what they hold over all processes. A process whose data have come to an end takes
+        part in those of the others with none of its own."""
+        steps = iter(self.source.steps(self.state.passes, first))
+        while True:
+            step = next(steps, None)
+            totals = self.agreement.on(step)
+            if self.agreement.is_bad:
+                self.runner.watch.look()
+            if totals is None:
+                return
+            yield step or Step(self.state.passes, self.state.steps_in_pass, ()), totals
+
+    def _step(self, step: Step, totals: Totals) -> None:
         self.control.new_step()
         self.events.fire("on_step_begin")
         self._between_steps = False
         self._rate = self.actions.learning_rate()
-        report = self.runner.take(step)
+        report = self.runner.take(step, totals)
         self.actions.advance_schedule()
-        self._advance(step)
+        self._advance(totals)
+        self.state.stream_state = step.stream_state
         self._take_down(step, report)
         self._between_steps = True
         self.rhythm.mark_step(self.control, self.state)
         self.events.fire("on_step_end")
         self.actions.look_at_saves()
-        asked_by = self.stop.requested  # one that comes later waits for the next step, to be saved too
+        self.agreement.on_control(self.control)
+        asked_by = self.agreement.asked_by  # one that comes later waits for the next step, to be saved too
         if asked_by is not None:
-            self.state.stop_reason = signal.Signals(asked_by).name
             self.control.should_save = True
+            if self.state.global_step < self.state.max_steps:
+                self.state.stop_reason = signal.Signals(asked_by).name
         self._act()
         if asked_by is not None:
             self._finish_saves()
-            self.stop.raise_for_request()
+            self.stop.raise_for(asked_by)
 
-    def _advance(self, step: Step) -> None:
+    def _advance(self, totals: Totals) -> None:
         state = self.state
         state.global_step += 1
         state.steps_in_pass += 1
         state.epoch = state.passes + state.steps_in_pass / (self.source.steps_per_epoch or state.max_steps)
-        state.num_examples_seen += step.num_examples
-        state.num_input_tokens_seen += step.num_tokens
-        state.num_positions += step.num_positions
-        state.num_positions_plain += step.num_positions_plain
-        state.total_flos += self.flops_of(step)
+        state.num_examples_seen += totals.examples
+        state.num_input_tokens_seen += totals.tokens
+        state.num_positions += totals.positions
+        state.num_positions_plain += totals.positions_plain
+        state.total_flos += totals.flops
 
     def _take_down(self, step: Step, report: StepReport | None) -> None:
         if report is not None:
@@ -133,16 +154,17 @@ class TrainingLoop:
             return
         self._steps_without_target += 1
         if self._steps_without_target == 1:
+            others = " (and those of the other processes)" if self.agreement.processes.count > 1 else ""
             logger.warning(
-                "Step %d has no target: every label of rows %s is -100. It counts in no loss and changes no weight; "
+                "Step %d has no target: every label of rows %s%s is -100. It counts in no loss and changes no weight; "
                 "further steps of this kind are not reported one by one.",
-                self.state.global_step,
-                sorted(step.rows),
+                *(self.state.global_step, sorted(step.rows), others),
             )
 
     def _act(self) -> None:
         """Does what is asked for: log, evaluate, save, in this order."""
         control = self.control
+        is_asked = control.should_log or control.should_evaluate or control.should_save
         if control.should_log and self.state.global_step > self._last_logged:
             self._log()
         control.should_log = False
@@ -154,6 +176,8 @@ class TrainingLoop:
         if control.should_save:
             control.should_save = False
             self._save()
+        if is_asked:  # callbacks heard of it, and may ask for more
+            self.agreement.on_control(control)
 
     def _log(self) -> None:
         self.runner.watch.look()
@@ -170,10 +194,6 @@ class TrainingLoop:
     def _finish_saves(self) -> None:
         with self._not_training():
             self.actions.finish_saves()
-
-    def _wait_for_saves(self) -> None:
-        with self._not_training():
-            self.actions.look_at_saves(wait=True)
 
     @contextlib.contextmanager
     def _not_training(self) -> Iterator[None]:

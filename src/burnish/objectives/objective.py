@@ -48,12 +48,13 @@ class LossOf:
         count: int = getattr(batch.counts, self.mean_over)
         return count
 
-    def step_loss(self, model: nn.Module, batch: MicroBatch, num_targets: int) -> torch.Tensor:
-        """The micro-batch's part of the step's loss: its summed loss over the targets of the whole step."""
+    def step_loss(self, model: nn.Module, batch: MicroBatch, num_targets: float) -> torch.Tensor:
+        """The micro-batch's part of the step's loss: its summed loss over the targets of the whole step. With infinitely
+        many it is 0."""
         number: Any = self.weight(batch) if self.counted else None
         if self.gives_number:
             told = num_targets if self.divided else max(1, self.weight(batch))
-            number = torch.tensor(told, device=_device_of(batch.inputs))
+            number = torch.tensor(told if math.isinf(told) else int(told), device=_device_of(batch.inputs))
         loss = self.compute(model, _given(batch.inputs), number)
         return loss if self.divided else loss * (self.weight(batch) / num_targets)
 

@@ -96,14 +96,19 @@ class RunActions:
         self.saving.try_out()
 
     def save(self) -> None:
-        if self.clock.limit is not None:
-            self.trainer.state.seconds_used = self.clock.seconds
+        state, limit = self.trainer.state, self.clock.limit
+        if limit is not None:  # what is left of it when it is over is for the end
+            state.seconds_used = limit if state.stop_reason == OUT_OF_TIME else self.clock.seconds
         with self.clock.away():
             self.saving.save()
 
     def look_at_saves(self, wait: bool = False) -> None:
         with self.clock.away():
             self.saving.look(wait)
+
+    def let_saves_end(self) -> None:
+        with self.clock.away():
+            self.saving.let_end()
 
     def finish_saves(self) -> None:
         with self.clock.away():
@@ -112,7 +117,7 @@ class RunActions:
         if state.stop_reason not in (None, OUT_OF_TIME):
             saved = "that step was not saved" if self.saving.failed else "it is saved"
             logger.warning(
-                "%s stopped the run after step %d of %d; %s. trainer.train(resume_from_checkpoint='auto') goes on.",
+                "%s stopped the run after step %d of %d; %s. resume_from_checkpoint='auto' goes on with the run.",
                 *(state.stop_reason, state.global_step, state.max_steps, saved),
             )
 

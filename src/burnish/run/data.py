@@ -4,19 +4,23 @@ from __future__ import annotations
 
 import math
 import sys
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from burnish.checkpoint.position import NUM_PROCESSES
 from burnish.core.errors import SettingError
 from burnish.data.assembly import Assembly, reading_draws
 from burnish.data.batches import OrderedBatches, StreamBatches, is_stream
 from burnish.data.checks import check_training_data
 from burnish.data.collator_facts import draws_randomness, is_known, makes_labels, pads_rows
 from burnish.data.columns import KeepColumns, select_columns
+from burnish.data.dataset_lengths import lengths_of
 from burnish.data.fingerprint import fingerprint
 from burnish.data.kinds import check_is_dataset
 from burnish.data.microbatches import Budget
 from burnish.data.packing import PackedPlan
+from burnish.data.share import Share
 from burnish.data.sources import LoaderSource, Loading, PlannedSource, StreamSource
 
 from .hooks import has_own_loss, overridden
@@ -55,6 +59,7 @@ def assembly_for(trainer: Trainer, args: Any, budget: Budget | None = None) -> A
         shifts_labels=facts.shifts_labels and not has_own_loss(trainer),
         seed=args.seed,
         collation_draws=draws_randomness(collate),
+        process=trainer.engine.process_index,
     )
 
 
@@ -88,24 +93,41 @@ def source_for(trainer: Trainer, args: Any) -> Source:
     accumulation = args.gradient_accumulation_steps
     if overridden(trainer, "get_train_dataloader"):
         refuse_packing(args, "get_train_dataloader is overridden, and gives batches as they are")
-        return LoaderSource(trainer.get_train_dataloader, accumulation, assembly)
+        return LoaderSource(trainer.get_train_dataloader, accumulation, assembly, trainer.engine.processes)
     if trainer.train_dataset is None:
         raise SettingError("Trainer: training requires a train_dataset. Pass train_dataset=... to Trainer.")
     check_is_dataset(trainer.train_dataset, "train_dataset")
+    batch_size = args.train_batch_size * trainer.engine.num_processes
     if not is_stream(trainer.train_dataset):
-        check_rows(trainer, trainer.train_dataset, "train_dataset", args.train_batch_size, args.dataloader_drop_last)
+        check_rows(trainer, trainer.train_dataset, "train_dataset", batch_size, args.dataloader_drop_last)
     dataset = pruned(trainer, trainer.train_dataset, args, "train_dataset")
     loading = loading_for(trainer, args)
     if is_stream(dataset):
         refuse_packing(args, "train_dataset is a stream, of which rows are known as they come")
         return StreamSource(
-            dataset, args.train_batch_size, accumulation, assembly, loading, args.dataloader_drop_last,
-            stream_steps(dataset, args),
+            dataset, batch_size, accumulation, assembly, loading, args.dataloader_drop_last,
+            stream_steps(dataset, args, batch_size), share_of(trainer, assembly),
         )  # fmt: skip
     plan = plan_for(trainer, args)
     budget = within_bins(assembly.budget, plan, args.train_batch_size)
     assembly = replace(assembly, budget=budget, examples_draw=reading_draws(dataset))
-    return PlannedSource(dataset, plan, assembly, loading)
+    return PlannedSource(
+        dataset, plan, assembly, loading, share_of(trainer, assembly), lengths_to_share(trainer, dataset)
+    )
+
+
+def share_of(trainer: Trainer, assembly: Assembly) -> Share:
+    """The rows of each step that this process computes."""
+    processes, budget = trainer.engine.processes, assembly.budget
+    same_number = budget is not None and budget.rows is not None
+    return Share(processes.index, processes.count, by_work=budget is not None, same_number=same_number)
+
+
+def lengths_to_share(trainer: Trainer, dataset: Any) -> Sequence[int] | None:
+    """The lengths of the rows where several processes share them out, and they are known before they are read."""
+    if trainer.engine.num_processes == 1:
+        return None
+    return lengths_of(dataset, trainer.facts.is_encoder_decoder)
 
 
 def check_rows(
@@ -130,15 +152,15 @@ def check_rows(
     )
 
 
-def stream_steps(dataset: Any, args: Any) -> int | None:
+def stream_steps(dataset: Any, args: Any, batch_size: int) -> int | None:
     """Steps of a pass over a stream that knows its length; None for others."""
     try:
         rows = len(dataset)
     except TypeError:
         return None
     if args.dataloader_drop_last:
-        rows -= rows % args.train_batch_size
-    return math.ceil(rows / (args.train_batch_size * args.gradient_accumulation_steps))
+        rows -= rows % batch_size
+    return math.ceil(rows / (batch_size * args.gradient_accumulation_steps))
 
 
 def loading_for(trainer: Trainer, args: Any) -> Loading:
@@ -173,6 +195,7 @@ def position_of(trainer: Trainer, args: Any, source: Source) -> dict[str, Any]:
     """What the place of a run in its data depends on. A checkpoint can be resumed where this is the same."""
     position: dict[str, Any] = {
         STEP_SIZE: (args.train_batch_size * args.gradient_accumulation_steps * trainer.engine.num_processes),
+        NUM_PROCESSES: trainer.engine.num_processes,
         "data_seed": data_seed(args),
         "train_sampling_strategy": str(args.train_sampling_strategy),
         "dataloader_drop_last": bool(args.dataloader_drop_last),
@@ -187,13 +210,16 @@ def position_of(trainer: Trainer, args: Any, source: Source) -> dict[str, Any]:
 
 
 def batch_loader(trainer: Trainer, args: Any) -> Any:
-    """A loader of the whole batches of the first pass, in plan order, for those who ask for one."""
+    """A loader of the whole batches of the first pass, in plan order, for those who ask for one: each process has its
+    part of every batch, or of a stream its own batches."""
     if trainer.train_dataset is None:
         raise SettingError("Trainer: training requires a train_dataset. Pass train_dataset=... to Trainer.")
     dataset = pruned(trainer, trainer.train_dataset, args, "train_dataset")
     assembly, loading = assembly_for(trainer, args), loading_for(trainer, args)
+    processes = trainer.engine.processes
     if is_stream(dataset):
-        return loading.loader(StreamBatches(dataset, args.train_batch_size, assembly), most_workers=1)
-    plan = plan_for(trainer, args)
-    rows = [batch for step in range(plan.steps_per_epoch) for batch in plan.batches(0, step)]
+        of_process = StreamBatches(dataset, args.train_batch_size, assembly, processes.index, processes.count)
+        return loading.loader(of_process, most_workers=1)
+    plan, share = plan_for(trainer, args), replace(share_of(trainer, assembly), by_work=False)
+    rows = [batch for step in range(plan.steps_per_epoch) for batch in share.of(plan.batches(0, step))]
     return loading.loader(OrderedBatches(dataset, rows, assembly), sampler=range(len(rows)))

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import contextlib
+import logging
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -23,6 +25,7 @@ from burnish.loop.memory import in_parts_that_fit
 from burnish.optim.optimizers import set_training
 
 from .data import assembly_for, check_rows, loading_for, pruned
+from .eval_shares import in_lockstep, over_processes, own_batches
 from .hooks import has_own_loss, overridden
 from .judging import Judging
 from .length_order import ByLength, in_length_order
@@ -30,6 +33,10 @@ from .loss import counted, counter_for, native_loss
 
 if TYPE_CHECKING:
     from burnish.trainer import Trainer
+
+logger = logging.getLogger(__name__)
+
+MOST_ROWS_SHOWN = 10
 
 
 def eval_loader(trainer: Trainer, dataset: Any, args: Any, name: str) -> Any:
@@ -67,17 +74,19 @@ def _batches(trainer: Trainer, dataset: Any, name: str) -> Any:
 def _looked_through(trainer: Trainer, dataset: Any, args: Any, name: str) -> Any:
     check_is_dataset(dataset, name)
     if not trainer.is_in_train and is_at_hand(dataset):
-        check_rows(trainer, dataset, name, args.eval_batch_size, labels_required=False)
+        labels_required = name == "eval_dataset" and trainer.compute_metrics is not None
+        check_rows(trainer, dataset, name, args.eval_batch_size, labels_required=labels_required)
     return pruned(trainer, dataset, args, name)
 
 
 def _in_dataset_order(trainer: Trainer, dataset: Any, args: Any) -> Any:
-    assembly = assembly_for(trainer, args)
-    loading = loading_for(trainer, args)
+    assembly = replace(assembly_for(trainer, args), process=0)  # what is drawn follows from the number of the batch
+    loading, processes = loading_for(trainer, args), trainer.engine.processes
     if is_stream(dataset):
-        return loading.loader(StreamBatches(dataset, args.eval_batch_size, assembly), most_workers=1)
+        of_process = StreamBatches(dataset, args.eval_batch_size, assembly, processes.index, processes.count)
+        return loading.loader(of_process, most_workers=1)
     batches = OrderedBatches(dataset, in_order(len(dataset), args.eval_batch_size), assembly)
-    return loading.loader(batches, sampler=range(len(batches)))
+    return loading.loader(batches, sampler=range(processes.index, len(batches), processes.count))
 
 
 def evaluated(
@@ -91,38 +100,53 @@ def evaluated(
     args, keeps = trainer.settings, description != "Evaluation" or trainer.compute_metrics is None
     judging = Judging(trainer, args, keeps, loss_only, rows_behind(trainer, loader))
     objective, by_length = trainer.objective, loader if isinstance(loader, ByLength) else None
+    model = trainer.engine.unwrapped(trainer.model_wrapped)
     loop = EvaluationLoop(
-        predict=lambda inputs: trainer.prediction_step(
-            trainer.model_wrapped, trainer.engine.to_device(inputs), loss_only, ignore_keys
-        ),
+        predict=lambda inputs: trainer.prediction_step(model, trainer.engine.to_device(inputs), loss_only, ignore_keys),
         count=counter_for(trainer),
         mean_over=objective.mean_over,
         events=trainer.callback_handler,
         gather={**judging.gather},
         judge=judging.of_batch,
+        rows_apart=not trainer.engine.lockstep and not objective.rows_interact,
         preprocess=trainer.preprocess_logits_for_metrics,
         main_input=getattr(trainer.model, "main_input_name", "input_ids"),
         rows_an_event=args.eval_batch_size if by_length is not None else None,
         parts=partial(in_parts_that_fit, trainer.engine, not has_own_loss(trainer) and not objective.rows_interact),
     )
-    with _in_evaluation(trainer), contextlib.nullcontext() if by_length is None else by_length.computed_so():
-        loss, rows = loop.run(loader if by_length is None else by_length.numbered())
-    results = {name: collector.result() for name, collector in judging.gather.items()}
+    with in_evaluation_mode(trainer), contextlib.nullcontext() if by_length is None else by_length.computed_so():
+        batches = own_batches(loader, trainer.engine.processes)
+        if trainer.engine.lockstep:
+            batches = in_lockstep(batches, loader, trainer.engine.processes)
+        of_process = loop.run(batches)
+    loss, rows, gathered = over_processes(*of_process, judging, trainer.engine.processes)
+    results = {name: collector.result() for name, collector in gathered.items()}
     metrics = judging.metrics(results)
     if loss.value is not None:
         metrics[f"{prefix}_loss"] = loss.value
+    metrics |= said_nonfinite(trainer.engine.processes.all_of(loop.nonfinite_rows), rows, description)
     metrics = prefixed(metrics, prefix)
     return EvalLoopOutput(results.get("predictions"), results.get("labels"), metrics, rows)
 
 
+def said_nonfinite(found: list[list[int]], rows: int, description: str) -> dict[str, int]:
+    """Says which rows give numbers that are not finite; their count, to stand beside the metrics, if there are any."""
+    bad = sorted({row for of_process in found for row in of_process})
+    if not bad:
+        return {}
+    shown = ", ".join(map(str, bad[:MOST_ROWS_SHOWN])) + (", …" if len(bad) > MOST_ROWS_SHOWN else "")
+    logger.warning("%s: %d of %d rows give numbers that are not finite: row %s.", description, len(bad), rows, shown)
+    return {"nonfinite_rows": len(bad)}
+
+
 @contextlib.contextmanager
-def _in_evaluation(trainer: Trainer) -> Iterator[None]:
+def in_evaluation_mode(trainer: Trainer) -> Iterator[None]:
     """The model, and an optimizer that keeps weights of its own, in evaluation; as they were afterwards."""
     optimizer = trainer.optimizer if trainer.is_in_train else None
     if optimizer is not None:
         set_training(optimizer, False)
     try:
-        with in_evaluation(trainer.model_wrapped), torch.no_grad():
+        with in_evaluation(trainer.engine.unwrapped(trainer.model_wrapped)), torch.no_grad():
             yield
     finally:
         if optimizer is not None:
@@ -138,7 +162,8 @@ def computed(
     inputs = trainer._prepare_inputs(inputs)
     with torch.no_grad(), trainer.compute_loss_context_manager():
         if loss_only and has_labels and not has_own_loss(trainer):
-            return trainer.objective.compute(model, dict(inputs), None).detach(), None, None
+            loss = trainer.engine.compute(model, lambda inner: trainer.objective.compute(inner, dict(inputs), None))
+            return loss.detach(), None, None
         loss, outputs = _loss_and_outputs(trainer, model, inputs, has_labels)
     if loss_only:
         return loss, None, None

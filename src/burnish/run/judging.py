@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
+from burnish.core.errors import SettingError
+from burnish.core.protocols import Processes
 from burnish.core.types import Inputs
 from burnish.evaluation.collect import Collector
 from burnish.evaluation.judge import Judge
@@ -44,14 +46,21 @@ class Judging:
     def __post_init__(self) -> None:
         args = self.args
         given = None if self.loss_only else self.trainer.compute_metrics
-        self._judge = Judge(given, reading_for(self.trainer), by_batch=args.batch_eval_metrics)
+        as_one = self.trainer.engine.num_processes > 1  # each of several sees some of the batches
+        self._judge = Judge(given, reading_for(self.trainer), by_batch=args.batch_eval_metrics, as_one=as_one)
         self._further = [FURTHER[name] for name in sorted(set(args.include_for_metrics or ()) & set(FURTHER))]
         names: list[str] = []
         if not self.loss_only and (self.keeps or self._judge.needs_everything):
             names = ["predictions", "labels", *self._further]
-        self.gather = {name: self._collector() for name in names}
+        self.gather = {name: self.collector() for name in names}
 
-    def _collector(self) -> Collector:
+    def merge(self, processes: Processes) -> None:
+        """Adds what the metrics have seen of the batches of the other processes, in the order of the processes."""
+        states = processes.all_of(self._judge.state())
+        self._judge.merge(states[: processes.index] + states[processes.index + 1 :])
+
+    def collector(self) -> Collector:
+        """An empty one."""
         room = Room(self.rows, Path(self.args.output_dir))
         return Collector(self.trainer.output_padding, room, self.args.eval_accumulation_steps or 1)
 
@@ -61,6 +70,10 @@ class Judging:
         return None if self.loss_only or self.trainer.compute_metrics is None else self._update
 
     def _update(self, inputs: Inputs, logits: Any, labels: Any, loss: torch.Tensor | None) -> None:
+        if logits is None or labels is None:
+            if not self.keeps:
+                raise SettingError(_what_is_missing(self.trainer, inputs, logits))
+            return
         main = getattr(self.trainer.model, "main_input_name", "input_ids")
         self._judge.update(
             EvalPrediction(
@@ -78,6 +91,23 @@ class Judging:
         if predictions is not None and labels is not None:
             everything = EvalPrediction(predictions, labels, results.get("inputs"), results.get("losses"))
         return self._judge.compute(everything)
+
+
+def _what_is_missing(trainer: Trainer, inputs: Inputs, logits: Any) -> str:
+    """Why metrics that were asked for cannot be computed of a batch."""
+    if logits is None:
+        return (
+            f"compute_metrics cannot be called: {trainer.facts.name} returns nothing but its loss. Return logits, too, "
+            "in a dict or a tuple, or set compute_metrics=None."
+        )
+    facts, keys = trainer.facts, [key for key in inputs if isinstance(key, str)]
+    unused = [] if facts.accepts_any else [repr(key) for key in keys if not facts.takes(key)]
+    others = f"; {facts.name} does not take {', '.join(unused)}" if unused else ""
+    return (
+        "compute_metrics cannot be called: the batches of this evaluation have no labels. label_names is "
+        f"{trainer.label_names}, and a batch has {', '.join(map(repr, keys)) or 'nothing'}{others}. Give labels one of "
+        "these names, or set label_names in TrainingArguments to the name that they have."
+    )
 
 
 def reading_for(trainer: Trainer) -> Reading:

@@ -17,6 +17,7 @@ from burnish.data.assembly import Assembly
 from burnish.data.batches import NumberedBatches, OrderedBatches, in_order
 from burnish.data.dataset_lengths import lengths_of
 from burnish.data.microbatches import Budget, filled
+from burnish.data.share import equal_work
 from burnish.data.sources import Loading
 from burnish.data.table import is_at_hand, spread
 from burnish.evaluation.logits import keys_to_ignore, logits_of
@@ -47,14 +48,20 @@ class ByLength:
     Args:
         loader: the batches in dataset order.
         batches: the batches by length.
+        own: numbers of those that this process computes.
         padding_free: how the layers of the model leave out the padding that is left, if that is not in force already.
     """
 
     def __init__(
-        self, loader: DataLoader[Inputs], batches: OrderedBatches, loading: Loading, padding_free: PaddingFree | None
+        self,
+        loader: DataLoader[Inputs],
+        batches: OrderedBatches,
+        own: Sequence[int],
+        loading: Loading,
+        padding_free: PaddingFree | None,
     ) -> None:
         self.in_dataset_order = loader
-        self._batches = loading.loader(NumberedBatches(batches), sampler=range(len(batches)))
+        self._batches = loading.loader(NumberedBatches(batches), sampler=own)
         self._padding_free = padding_free
 
     def __len__(self) -> int:
@@ -102,17 +109,20 @@ def in_length_order(trainer: Trainer, dataset: Any, args: Any, loader: DataLoade
         dataset: pruned, and looked through.
         loader: its batches in dataset order.
     """
-    own = any(overridden(trainer, method) for method in SEES_BATCHES)
+    own = args.batch_eval_metrics or any(overridden(trainer, method) for method in SEES_BATCHES)
     if own or has_own_loss(trainer) or trainer.facts.rows_interact or not is_at_hand(dataset):
         return None
     lengths = lengths_of(dataset, trainer.facts.is_encoder_decoder)
     tried = None if not lengths else _tried(trainer, dataset, args)
-    assembly = assembly_for(trainer, args)
+    assembly = replace(assembly_for(trainer, args), process=0)  # what is drawn follows from the number of the batch
     if not lengths or tried is None or trainer.objective.rows_interact or not assembly.trim:
         return None
-    groups = _groups(lengths, args, assembly, _budget(trainer, args, tried.padding_free))
+    budget = _budget(trainer, args, tried.padding_free)
+    groups = _groups(lengths, args, assembly, budget)
+    work = [sum(lengths[row] for row in group) + budget.call_cost for group in groups]
+    own = sorted(equal_work(work, trainer.engine.num_processes)[trainer.engine.process_index])
     to_enter = PaddingFree.of(trainer.model) if tried.padding_free and not trainer.is_in_train else None
-    return ByLength(loader, OrderedBatches(dataset, groups, assembly), loading_for(trainer, args), to_enter)
+    return ByLength(loader, OrderedBatches(dataset, groups, assembly), own, loading_for(trainer, args), to_enter)
 
 
 def _groups(lengths: Sequence[int], args: Any, assembly: Assembly, budget: Budget) -> list[list[int]]:
@@ -125,11 +135,10 @@ def _groups(lengths: Sequence[int], args: Any, assembly: Assembly, budget: Budge
 
 
 def _budget(trainer: Trainer, args: Any, leaves_padding_out: bool) -> Budget:
-    """As in training. On accelerators, and where each row is written on for many steps, never more rows at once than
-    the user's own batch."""
+    """As in training. On accelerators never more rows at once than the user's own batch."""
     budget = budget_for(trainer, args)
     assert budget is not None, "the rows of a batch interact"
-    by_tokens = trainer.engine.device.type == "cpu" and not _generates(args)
+    by_tokens = trainer.engine.device.type == "cpu"
     return replace(budget, rows=None if by_tokens else args.eval_batch_size, padding_costs=not leaves_padding_out)
 
 
@@ -142,11 +151,13 @@ def _tried(trainer: Trainer, dataset: Any, args: Any) -> Tried | None:
     that rows depend on what else is in their batch."""
     if trainer.tried is not None and trainer.tried.model is trainer.model:
         return trainer.tried
+    own: Tried | None = None
     try:
-        return _try(trainer, dataset, args)
+        own = _try(trainer, dataset, args)
     except Exception as error:  # the evaluation itself will say it, and name the rows
         logger.debug("The trial of two rows failed: %s: %s", type(error).__name__, error)
-        return None
+    answers = trainer.engine.processes.all_of(None if own is None else own.padding_free)  # all go the same way
+    return None if own is None or None in answers else replace(own, padding_free=all(answers))
 
 
 def _try(trainer: Trainer, dataset: Any, args: Any) -> Tried | None:
@@ -157,7 +168,7 @@ def _try(trainer: Trainer, dataset: Any, args: Any) -> Tried | None:
         if settled is None:
             return None
         trainer.objective = settled.objective
-        trainer.tried = Tried(trainer.model, settled.padding_free is not None and not _generates(args))
+        trainer.tried = Tried(trainer.model, settled.padding_free is not None)
         return trainer.tried
     if _generates(args):
         return Tried(trainer.model, False)

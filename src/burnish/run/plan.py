@@ -32,7 +32,7 @@ def plan_for(trainer: Trainer, args: Any) -> Plan | PackedPlan:
     batch_size = args.train_batch_size * trainer.engine.num_processes
     if args.packing:
         return _packed(trainer, dataset, args, batch_size)
-    order = _order(dataset, args)
+    order = _order(dataset, args, batch_size)
     return Plan(len(dataset), batch_size, args.gradient_accumulation_steps, order, args.dataloader_drop_last)
 
 
@@ -69,12 +69,12 @@ def data_seed(args: Any) -> int:
     return seed
 
 
-def _order(dataset: Any, args: Any) -> Order:
+def _order(dataset: Any, args: Any, batch_size: int) -> Order:
     sampling = str(args.train_sampling_strategy)
     if sampling == "sequential":
         return Sequential(len(dataset))
     if sampling == "group_by_length":
-        step_size = args.train_batch_size * args.gradient_accumulation_steps
+        step_size = batch_size * args.gradient_accumulation_steps
         return GroupedByLength(_lengths(dataset, args.length_column_name), step_size, data_seed(args))
     return Shuffled(len(dataset), data_seed(args))
 

@@ -9,7 +9,7 @@ from typing import Any
 from burnish.core.progress import TrainerState
 from burnish.data.order import Sequential, Shuffled
 from burnish.data.plan import Plan
-from burnish.data.sources import PlannedSource
+from burnish.data.sources import PlannedSource, StreamSource
 
 from .data import STEP_SIZE, Source
 
@@ -29,6 +29,8 @@ def in_steps_of_now(
     pass and all later steps are whole. `state` is brought to the place in steps of the new size, and `position` says
     how many steps the run has more or fewer for it.
     """
+    if isinstance(source, StreamSource):
+        return _at_its_place(source, state), saved
     if saved is None or not isinstance(source, PlannedSource):
         return source, saved
     if saved.get(EXTRA_STEPS):
@@ -47,7 +49,18 @@ def in_steps_of_now(
     )
     plan = replace(plan, origin=(state.passes, row))
     accepted = {name: position[name] for name in (STEP_SIZE, EXTRA_STEPS)}
-    return PlannedSource(source.dataset, plan, source.assembly, source.loading), {**saved, **accepted}
+    return source.changed(plan=plan), {**saved, **accepted}
+
+
+def _at_its_place(source: StreamSource, state: TrainerState) -> StreamSource:
+    """A stream that goes on from its own state; one that has none is read from its begin."""
+    if not state.steps_in_pass:
+        return source
+    if state.stream_state is None:
+        logger.info("The stream does not say its place: the rows of the %d steps before are read and left out.",
+                    state.steps_in_pass)  # fmt: skip
+        return source
+    return replace(source, saved=((state.passes, state.steps_in_pass), state.stream_state))
 
 
 def _order_is_free(plan: Plan) -> bool:

@@ -40,7 +40,7 @@ class Pending:
 
 
 class Saving:
-    """Writes the checkpoints of one run of a trainer.
+    """Writes the checkpoints of one run of a trainer, on its first process.
 
     With `save_async` the training waits for a copy in the host's memory only. One checkpoint is written at a time; how
     it went is said by `look`, in the thread of the training.
@@ -63,11 +63,13 @@ class Saving:
         keeps_best: bool,
     ) -> None:
         self.trainer, self.args, self.position, self.run_id = trainer, args, position, run_id
+        self.processes = trainer.engine.processes
         self.clock, self.keeps_best = clock, keeps_best
         self.output_dir = Path(args.output_dir)
         self.failed: CheckpointError | None = None
         """Why the latest checkpoint is missing; None where it is there."""
         self._memory, self._writer = copies.HostMemory(), BackgroundWriter()
+        self._not_begun: CheckpointError | None = None
         self._pending: Pending | None = None
         self._last: int | None = None
         self._best_on_disk = self._best
@@ -85,7 +87,7 @@ class Saving:
         """
         args = self.args
         if str(args.save_strategy) != "no" or args.save_minutes is not None or args.max_time is not None:
-            rehearsal.rehearse(self.output_dir, self._snapshot(None))
+            self.processes.from_first(lambda: rehearsal.rehearse(self.output_dir, self._snapshot(None)))
 
     def save(self) -> None:
         """Begins to write a checkpoint, once the one before is written. A failure is told, not raised."""
@@ -98,32 +100,54 @@ class Saving:
         best = (state.best_metric, state.best_global_step, str(target)) if is_best else None
         self._last, self._pending = state.global_step, Pending(state.global_step, state.epoch, best)
         self.clock.save_begins()
+        is_behind = self.processes.index > 0 or self._begin(target, best)
+        self.look(wait=any(self.processes.all_of(not is_behind or self._somebody_acts_on_saves())))
+
+    def _begin(self, target: Path, best: Best | None) -> bool:
+        """Writes a checkpoint, or begins to; whether it is written behind the training."""
         try:
             with store.told_as(target):
                 snapshot = self._snapshot(best)
                 held = self._held(snapshot)
-            keep = best[2] if best else state.best_model_checkpoint
+            keep = best[2] if best else self.trainer.state.best_model_checkpoint
             work = partial(self._write, held or snapshot, self._retention(), {Path(keep)} if keep else set())
             if held is not None:
                 self._writer.start(work)
             else:
                 work()
         except CheckpointError as error:
-            self._ended(error)
-            return
+            self._not_begun = error
+            return False
         except BaseException:  # an interrupt: nothing was written
             self._last = self._pending = None
             raise
-        self.look(wait=held is None or self._somebody_acts_on_saves())
+        return held is not None
 
     def look(self, wait: bool = False) -> None:
-        """Makes known what has become of the checkpoint that was being written, if it has come to its end.
+        """Makes known what has become of the checkpoint that was being written, if it has come to its end. The first
+        process knows, and tells the others.
 
         Args:
             wait: for the end.
         """
-        if self._pending is not None and (wait or not self._writer.at_work):
-            self._ended(self._writer.take())
+        if self._pending is None:
+            return
+        has_ended, error = self.processes.from_first(lambda: self._outcome(wait))
+        if has_ended:
+            self._ended(error)
+
+    def let_end(self) -> None:
+        """The run fails: waits for the checkpoint that this process is writing."""
+        if self._pending is not None and self.processes.index == 0:
+            self._ended(self._outcome(wait=True)[1])
+
+    def _outcome(self, wait: bool) -> tuple[bool, CheckpointError | None]:
+        """Whether the write has ended, and why it failed where it did."""
+        if not wait and self._writer.at_work:
+            return False, None
+        error = self._not_begun or self._writer.take()
+        self._not_begun = None
+        return True, error if error is None or isinstance(error, CheckpointError) else CheckpointError(str(error))
 
     def finish(self) -> None:
         """Waits for the end of the write; where the last one failed, the state of now is written once more."""
@@ -147,13 +171,13 @@ class Saving:
             f"from the last good checkpoint in {self.output_dir}: trainer.train(resume_from_checkpoint='auto')."
         ) from self.failed
 
-    def _ended(self, error: Exception | None) -> None:
+    def _ended(self, error: CheckpointError | None) -> None:
         pending, self._pending = self._pending, None
         assert pending is not None
         self.clock.save_ended()
         state = self.trainer.state
         if error is not None:
-            self.failed = error if isinstance(error, CheckpointError) else CheckpointError(str(error))
+            self.failed = error
             self._last = None
             if pending.best is not None and self.keeps_best:
                 state.best_metric, state.best_global_step, state.best_model_checkpoint = self._best_on_disk
@@ -224,7 +248,7 @@ class Saving:
         if not self.args.keep_best:
             return False
         now = self.output_dir / layout.folder_name(self.trainer.state.global_step)
-        others = retention.of_run(self.output_dir, self.run_id)
+        others = self.processes.from_first(lambda: retention.of_run(self.output_dir, self.run_id))
         return now in self._retention().by_metric([*others, now])[: self.args.keep_best]
 
     def _snapshot(self, best: Best | None) -> store.Snapshot:

@@ -54,6 +54,33 @@ class Trial:
     """Both with all the padding that the data brought, where that is known and more."""
 
 
+@dataclass(frozen=True)
+class Findings:
+    """What a trial has shown."""
+
+    mean_over: str
+    divided: bool
+    rows_interact: bool
+    trims: bool
+    at_targets: bool
+    padding_free: bool
+
+    @classmethod
+    def agreed(cls, of_processes: list[Findings | None]) -> Findings | None:
+        """One finding of those of all processes, whose rows may differ: a way of computing is taken where it was right
+        for each. None where no process has tried."""
+        found = [one for one in of_processes if one is not None]
+        if not found:
+            return None
+        return replace(
+            found[0],
+            rows_interact=any(one.rows_interact for one in found),
+            trims=all(one.trims for one in found),
+            at_targets=all(one.at_targets for one in found),
+            padding_free=all(one.padding_free for one in found),
+        )
+
+
 def settle(trainer: Trainer, args: Any, source: Source, objective: LossOf) -> Settled:
     """Tries out, on two examples of the data, each way of computing a step that the run may take.
 
@@ -65,47 +92,60 @@ def settle(trainer: Trainer, args: Any, source: Source, objective: LossOf) -> Se
         trial = trial_of_rows(trainer, source.assembly, sample_of(source))
     else:
         reader, trial = _read_ahead(trainer, source)
-    if trial is None:
+    own = None if trial is None else _findings(trainer, args, objective, trial, loss_and_gradient)
+    found = Findings.agreed(trainer.engine.processes.all_of(own))
+    if found is None:
         return Settled(reader, objective, source.assembly)
-    found = _found_by(trainer, args, source.assembly, objective, trial, loss_and_gradient)
-    return replace(found, source=_with(reader, source, found.assembly, found.objective))
+    settled = _settled(trainer, source.assembly, objective, found)
+    return replace(settled, source=_with(reader, source, settled.assembly, settled.objective))
 
 
 def settle_on_rows(trainer: Trainer, args: Any, assembly: Assembly, rows: Rows, objective: LossOf) -> Settled | None:
     """The same on two of these rows, for a trainer that has not trained. None where no two of them have a target."""
     trial = trial_of_rows(trainer, assembly, rows)
-    return None if trial is None else _found_by(trainer, args, assembly, objective, trial, _loss_alone)
+    if trial is None:
+        return None
+    return _settled(trainer, assembly, objective, _findings(trainer, args, objective, trial, _loss_alone))
 
 
 def _loss_alone(objective: LossOf, model: Any, batch: MicroBatch) -> Scores:
     return (loss_of(objective, model, batch),)
 
 
-def _found_by(
+def _findings(
     trainer: Trainer,
     args: Any,
-    assembly: Assembly,
     objective: LossOf,
     trial: Trial,
     scores_of: Callable[[LossOf, Any, MicroBatch], Scores],
-) -> Settled:
+) -> Findings:
     objective = objective.settled_on(trainer.model, trial.first, trial.second, trial.both)
-    batch = trial.both
-    if objective.rows_interact:
-        assembly = assembly.whole()
-    if trial.untrimmed is not None and not _may_trim(trainer, objective, trial):
-        assembly, batch = replace(assembly, trim=False), trial.untrimmed
+    trims = trial.untrimmed is None or _may_trim(trainer, objective, trial)
+    batch = trial.both if trims or trial.untrimmed is None else trial.untrimmed
     plain = scores_of(objective, trainer.model, batch)
     selected = at_targets_only(trainer, objective) if args.logits_at_targets and not args.torch_compile else None
+    at_targets = False
     if selected is not None and "labels" in batch.inputs:
-        at_targets = selected
-        way = "its output layer is computed at targets only"
-        if _same(trainer, plain, lambda: scores_of(at_targets, trainer.model, batch), way):
-            objective = at_targets
+        way, other = "its output layer is computed at targets only", selected
+        at_targets = _same(trainer, plain, lambda: scores_of(other, trainer.model, batch), way)
+        objective = selected if at_targets else objective
     free = padding_free(trainer, args, lambda: scores_of(objective, trainer.model, batch))
+    measured = (objective.mean_over, objective.divided, objective.rows_interact)
+    return Findings(*measured, trims=trims, at_targets=at_targets, padding_free=free is not None)
+
+
+def _settled(trainer: Trainer, assembly: Assembly, objective: LossOf, found: Findings) -> Settled:
+    """Objective and assembly as a trial has found them."""
+    objective = replace(objective, mean_over=found.mean_over, divided=found.divided, rows_interact=found.rows_interact)
+    if found.rows_interact:
+        assembly = assembly.whole()
+    if found.at_targets:
+        objective = at_targets_only(trainer, objective) or objective
+    free = PaddingFree.of(trainer.model) if found.padding_free else None
     if free is not None:
         budget = assembly.budget and replace(assembly.budget, padding_costs=False)
         assembly = replace(assembly, budget=budget, padding_free=True)
+    assembly = assembly if found.trims else replace(assembly, trim=False)
     trainer.trims = assembly.trim
     return Settled(None, objective, assembly, free)
 
@@ -114,7 +154,7 @@ def _with(reader: Any, source: Source, assembly: Assembly, objective: LossOf) ->
     """The source with what was found out. Of a stream, the step that was read ahead stays as it was cut, unless its
     rows interact."""
     if isinstance(source, PlannedSource):
-        return PlannedSource(source.dataset, source.plan, assembly, source.loading)
+        return source.changed(assembly=assembly)
     changed = replace(source, assembly=assembly)
     if objective.rows_interact and isinstance(source, StreamSource):
         return changed
@@ -192,12 +232,16 @@ class ReadAhead:
     source: StreamSource | LoaderSource
     place: tuple[int, int]
     ahead: Iterator[Step] | None
+    spent: tuple[int, int] | None = None
+    """A place at which a pass was found to be at its end."""
 
     @property
     def steps_per_epoch(self) -> int | None:
         return self.source.steps_per_epoch
 
     def steps(self, epoch: int, first: int) -> Iterator[Step]:
+        if (epoch, first) == self.spent:
+            return iter(())
         ahead, self.ahead = self.ahead, None
         if ahead is not None and (epoch, first) == self.place:
             return ahead
@@ -206,17 +250,23 @@ class ReadAhead:
 
 def _read_ahead(trainer: Trainer, source: StreamSource | LoaderSource) -> tuple[Any, Trial | None]:
     """A source whose first step is read and kept, and a trial on that step."""
-    place = trainer.state.passes, trainer.state.steps_in_pass
-    steps = source.steps(*place)
-    first = next(steps, None)
-    if first is None:
-        return source, None  # the loop says that there are no rows
-    return ReadAhead(source, place, chain([first], steps)), _trial_of_step(trainer, source.assembly, first)
+    begin = trainer.state.passes, trainer.state.steps_in_pass
+    places = [begin, (begin[0] + 1, 0)] if begin[1] else [begin]  # a run may go on at the very end of a pass
+    for place in places:
+        steps = source.steps(*place)
+        first = next(steps, None)
+        if first is not None:
+            spent = None if place == begin else begin
+            ahead = ReadAhead(source, place, chain([first], steps), spent)
+            return ahead, _trial_of_step(trainer, source.assembly, first)
+    return source, None  # the loop says that there are no rows
 
 
-def _trial_of_step(trainer: Trainer, assembly: Assembly, step: Step) -> Trial:
+def _trial_of_step(trainer: Trainer, assembly: Assembly, step: Step) -> Trial | None:
     """Two unlike examples of one micro-batch; else the largest micro-batch three times, which shows whether a loss
-    divides by the number it is told."""
+    divides by the number it is told. None where the step has none for this process."""
+    if not step.micro_batches:
+        return None
     largest_first = sorted(step.micro_batches, key=lambda batch: -len(batch.rows))
     for batch in largest_first:
         if not isinstance(batch.inputs, dict):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import logging
+import math
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -14,11 +15,13 @@ from torch.optim.lr_scheduler import LambdaLR
 from burnish.callbacks.flow import cadences_of
 from burnish.checkpoint import background, find, restore, run_id, weights
 from burnish.core import run_clock
+from burnish.core.errors import SettingError
 from burnish.core.progress import TrainerControl, TrainerState
 from burnish.core.protocols import StopRequest
 from burnish.core.types import MicroBatch, Step
 from burnish.data.assembly import Assembly
 from burnish.engines import setup
+from burnish.loop.agreement import Agreement
 from burnish.loop.memory import MemoryLimit
 from burnish.loop.nonfinite import NonFiniteWatch, nonfinite_rows
 from burnish.loop.step import Backward, StepRunner
@@ -32,12 +35,13 @@ from burnish.optim.optimizers import set_training
 
 from .actions import RunActions
 from .data import Source, length_of_run, position_of, source_for
+from .dry_evaluation import check_best_metric
 from .evaluation import check_eval_data
 from .hooks import overridden, takes
 from .length_order import Tried
 from .loss import counter_for, objective_for
 from .resuming import EXTRA_STEPS, in_steps_of_now
-from .settling import settle
+from .settling import Settled, settle
 from .time_limit import clock_of, put_at_its_place, stop_before_the_first_step
 
 if TYPE_CHECKING:
@@ -77,7 +81,8 @@ def prepare(
     """
     begun = run_clock.now()
     background.wait_for_all()
-    checkpoint = find.resolve(args.resume_from_checkpoint if resume is None else resume, args.output_dir)
+    processes, wanted = trainer.engine.processes, args.resume_from_checkpoint if resume is None else resume
+    checkpoint = processes.from_first(lambda: find.resolve(wanted, args.output_dir))
     source = source_for(trainer, args)
     if str(args.eval_strategy.value) != "no" or args.eval_on_start:
         check_eval_data(trainer, trainer.eval_dataset, args)
@@ -98,8 +103,28 @@ def prepare(
         restore.refuse_if_changed(checkpoint, saved, position)
         _restore(trainer, checkpoint)
         stop_before_the_first_step(clock, trainer.state, trainer.control)
-    run = run_id.run_of(checkpoint) if checkpoint is not None else run_id.new_run_id()
+    run = processes.from_first(lambda: run_id.new_run_id() if checkpoint is None else run_id.run_of(checkpoint))
     trainer.recording.begin(trainer, args, run, position, checkpoint)
+    check_best_metric(trainer, args)
+    settled = _settle(trainer, args, source, ready)
+    actions = RunActions(trainer, args, position, run, clock, ignore_keys)
+    runner = _runner(trainer, args, settled.assembly)
+    return TrainingLoop(
+        source=settled.source,
+        runner=runner,
+        window=LossWindow(trainer.engine.device, trainer.state),
+        state=trainer.state,
+        control=trainer.control,
+        rhythm=cadences,
+        events=trainer.callback_handler,
+        actions=actions,
+        stop=stop,
+        agreement=_agreement(trainer, runner, stop),
+    )
+
+
+def _settle(trainer: Trainer, args: Any, source: Source, ready: contextlib.ExitStack) -> Settled:
+    """Finds out in which ways the model can be computed, and makes it ready to be computed so."""
     settled = settle(trainer, args, source, objective_for(trainer))
     trainer.objective = settled.objective
     trainer.tried = Tried(trainer.model, settled.padding_free is not None)
@@ -107,21 +132,36 @@ def prepare(
         ready.enter_context(settled.padding_free.on())
     if not args.torch_compile and not _sees_gradients(trainer):
         ready.enter_context(trainer.engine.touching_few_rows())
+    _wrap(trainer, args, ready)
+    return settled
+
+
+def _wrap(trainer: Trainer, args: Any, ready: contextlib.ExitStack) -> None:
+    """The model as it is called in training: compiled, and wrapped by the engine.
+
+    Raises:
+        SettingError: gradients are asked for in the backward pass and afterwards.
+    """
+    model = trainer.model
+    if args.optim_in_backward and overridden(trainer, "training_step"):
+        raise SettingError(
+            "optim_in_backward=True, and `training_step` is overridden: after its first backward pass weights are "
+            "updated, whatever it has left to do. Set optim_in_backward=False, or override `compute_loss` instead."
+        )
+    ready.enter_context(trainer.engine.updating())
     if args.torch_compile:
-        trainer.model_wrapped = setup.compiled(trainer.model, args.torch_compile_backend, args.torch_compile_mode)
+        model = setup.compiled(model, args.torch_compile_backend, args.torch_compile_mode)
+    trainer.model_wrapped = trainer.engine.wrapped(model)
     _in_training_mode(trainer)
-    return TrainingLoop(
-        source=settled.source,
-        runner=_runner(trainer, args, settled.assembly),
-        window=LossWindow(trainer.engine.device, trainer.state),
-        state=trainer.state,
-        control=trainer.control,
-        rhythm=cadences,
-        events=trainer.callback_handler,
-        actions=RunActions(trainer, args, position, run, clock, ignore_keys),
-        stop=stop,
-        flops_of=_flops_of(trainer),
-    )
+
+
+def _agreement(trainer: Trainer, runner: StepRunner, stop: StopRequest) -> Agreement:
+    def free_callbacks() -> bool:
+        roots = {type(one).__module__.partition(".")[0] for one in trainer.callback_handler.callbacks}
+        return not roots <= {"burnish", "transformers"}
+
+    processes = trainer.engine.processes
+    return Agreement(runner.work_of, _flops_of(trainer), stop, processes, runner.watch.seen_bad, free_callbacks)
 
 
 def _in_training_mode(trainer: Trainer) -> None:
@@ -163,13 +203,14 @@ def _new_state(trainer: Trainer, checkpoint: Path | None, source: Source) -> Non
     if source.steps_per_epoch and not state.passes and not state.steps_in_pass:
         # a checkpoint of another trainer knows the step alone
         state.passes, state.steps_in_pass = divmod(state.global_step, source.steps_per_epoch)
-    trainer.state, trainer.control = state, TrainerControl()
+    trainer.state, trainer.control = state.on(trainer.engine.processes), TrainerControl()
     trainer.callback_handler.state, trainer.callback_handler.control = trainer.state, trainer.control
 
 
 def _restore(trainer: Trainer, checkpoint: Path) -> None:
     """Weights, optimizer, schedule and callbacks as they were at the checkpoint."""
     weights.load_weights(trainer.model, checkpoint)
+    restore.find_best(trainer.state, checkpoint)
     scheduler, state = trainer.lr_scheduler, trainer.state
     follows_step = isinstance(scheduler, LambdaLR)
     restore.restore_optimizer(
@@ -208,6 +249,8 @@ def _runner(trainer: Trainer, args: Any, assembly: Assembly) -> StepRunner:
         str(args.nonfinite_policy.value),
         engine.device,
         lambda step: _nonfinite_rows(trainer, step),
+        engine.processes,
+        bool(args.optim_in_backward),
     )
     backward = (
         _users_backward(trainer)
@@ -215,12 +258,13 @@ def _runner(trainer: Trainer, args: Any, assembly: Assembly) -> StepRunner:
         else _backward(trainer)
     )
     limit = MemoryLimit(None if assembly.budget is None else assembly.counted)
-    return StepRunner(
-        trainer.model_wrapped, objective, engine, trainer.callback_handler, watch, backward, args.seed, limit
-    )
+    model, events = engine.unwrapped(trainer.model_wrapped), trainer.callback_handler
+    return StepRunner(model, objective, engine, events, watch, backward, args.seed, limit)
 
 
 def _nonfinite_rows(trainer: Trainer, step: Step) -> list[int]:
+    if trainer.engine.lockstep:
+        return []  # a row alone is a forward pass in which all processes would have to take part
     with trainer.compute_loss_context_manager():  # what overflows in half precision may be finite in full
         return nonfinite_rows(trainer.model, trainer.objective, trainer.engine, step, counter_for(trainer))
 
@@ -229,22 +273,27 @@ def _backward(trainer: Trainer) -> Backward:
     """Loss and gradient of a micro-batch by the objective."""
     model, objective, engine = trainer.model_wrapped, trainer.objective, trainer.engine
 
-    def backward(batch: MicroBatch, num_targets: int) -> torch.Tensor:
+    def backward(batch: MicroBatch, num_targets: float) -> torch.Tensor:
         with trainer.compute_loss_context_manager():
-            loss = objective.step_loss(model, batch, num_targets)
+            loss = engine.compute(model, lambda inner: objective.step_loss(inner, batch, num_targets))
         engine.backward(loss)
         return loss.detach().float()
 
     return backward
 
 
-def _users_backward(trainer: Trainer) -> Callable[[MicroBatch, int], torch.Tensor]:
+def _users_backward(trainer: Trainer) -> Backward:
     """Loss and gradient of a batch by an overridden `training_step`."""
     gives_number = takes(trainer.training_step, "num_items_in_batch")
 
-    def backward(batch: MicroBatch, num_targets: int) -> torch.Tensor:
+    def backward(batch: MicroBatch, num_targets: float) -> torch.Tensor:
         trainer.current_gradient_accumulation_steps = num_targets / trainer.objective.weight(batch)
-        number = (torch.tensor(num_targets, device=trainer.engine.device),) if gives_number else ()
+        number = (_as_number(num_targets, trainer.engine.device),) if gives_number else ()
         return trainer.training_step(trainer.model_wrapped, batch.inputs, *number).detach().float()
 
     return backward
+
+
+def _as_number(num_targets: float, device: torch.device) -> torch.Tensor:
+    """A whole number on the device, where it is one."""
+    return torch.tensor(num_targets if math.isinf(num_targets) else int(num_targets), device=device)

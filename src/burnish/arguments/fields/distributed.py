@@ -20,18 +20,25 @@ class DistributedFields:
         ),
     )
     ddp_find_unused_parameters: bool | None = field(
-        default=None, metadata=about("Look for parameters without gradient in each step.")
+        default=None,
+        metadata=about("Look for parameters without gradient in each step; otherwise one is an error. Default: no."),
     )
     ddp_bucket_cap_mb: int | None = field(
         default=None, metadata=about("Size of the buckets in which gradients are summed, in MiB.")
     )
     ddp_broadcast_buffers: bool | None = field(
-        default=None, metadata=about("Copy buffers from process 0 before each forward pass.")
+        default=None,
+        metadata=about(
+            "Copy buffers from process 0 before each step: all of them or none. Default: those saved with the weights."
+        ),
     )
     ddp_static_graph: bool | None = field(
         default=None, metadata=about("Promise that every step uses the same parameters.")
     )
-    ddp_backend: str | None = field(default=None, metadata=about("Backend of torch.distributed.", choices=BACKENDS))
+    ddp_backend: str | None = field(
+        default=None,
+        metadata=about("Backend of torch.distributed. Default: nccl for GPUs, gloo for CPUs.", choices=BACKENDS),
+    )
     ddp_timeout: int = field(default=1800, metadata=about("Longest wait for another process, in seconds."))
     fsdp: str | None = field(default=None, metadata=about("Shard the model over processes (FSDP).", **FLAG))
     fsdp_config: dict[str, Any] | str | None = field(

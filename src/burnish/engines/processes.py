@@ -1,0 +1,156 @@
+"""What the processes of a run tell each other on the host, on a gloo group of their own: it never waits for a GPU."""
+
+from __future__ import annotations
+
+import logging
+import pickle
+import weakref
+from collections.abc import Callable, Sequence
+from datetime import timedelta
+from typing import Any, TypeVar
+
+import torch
+import torch.distributed as dist
+
+from burnish.core.errors import ProcessError
+from burnish.core.processes import Alone, default_backend, join, launch
+from burnish.core.protocols import Processes
+
+logger = logging.getLogger(__name__)
+
+T = TypeVar("T")
+
+WIDTH = 16
+"""Numbers that a process says at once. The first two are for the mechanism: how it is, and how many bytes follow."""
+
+FINE, FAILED = 0.0, 1.0
+
+PATIENCE = timedelta(seconds=5)
+"""How long a process that fails waits for the others to hear of it. Those in the middle of a step learn of it when this
+process ends."""
+
+_GONE = (
+    "Another process of this run has ended, or is out of reach, while this one waited for it. Its own message says why."
+)
+
+
+class Group:
+    """The processes of a run.
+
+    Whatever they say goes the same way: a row of numbers from each, then bytes where a row announces some. So a process
+    that fails is heard by the others wherever they are: they get its words in place of what they waited for.
+
+    Every method but `tell` is called by all processes, in the same order.
+    """
+
+    def __init__(self, timeout: timedelta) -> None:
+        here = launch()
+        self.count, self.index, self.local_index = here.count, here.index, here.local_index
+        self._group = dist.new_group(backend="gloo", timeout=timeout)
+        self._told: BaseException | None = None
+
+    def table(self, numbers: Sequence[float]) -> list[list[float]]:
+        """The numbers that each process gives, in the order of the processes. At most 14; whole ones up to 2^53.
+
+        Raises:
+            ProcessError: another process has failed.
+        """
+        return self._said(numbers)[0]
+
+    def all_of(self, value: T) -> list[T]:
+        """The value of each process, in their order. Raises as `table`."""
+        return [pickle.loads(content) for content in self._said((), pickle.dumps(value))[1]]
+
+    def from_first(self, make: Callable[[], T]) -> T:
+        """What `make` gives on process 0, where alone it is called. Raises as `table`, and on process 0 as `make`."""
+        content = pickle.dumps(make()) if self.index == 0 else b""
+        made: T = pickle.loads(self._said((), content)[1][0])
+        return made
+
+    def tell(self, error: BaseException) -> None:
+        """Tells the others that this process fails. Where all fail together, each goes on with its own error.
+
+        Raises:
+            ProcessError: the others are gone, which is why this process fails too.
+        """
+        if error is self._told or isinstance(error, ProcessError):
+            return
+        self._told = error
+        content = pickle.dumps((type(error).__name__, str(error)))
+        try:
+            self._round(FAILED, (), content, PATIENCE)
+        except RuntimeError as unheard:
+            if _is_lost(error) and _is_lost(unheard):
+                raise ProcessError(_GONE) from error
+            logger.debug("The other processes did not hear of the failure: %s", unheard)
+
+    def _said(self, numbers: Sequence[float], content: bytes = b"") -> tuple[list[list[float]], list[bytes]]:
+        rows, contents = self._heard(numbers, content)
+        for index, row in enumerate(rows):
+            if row[0] == FAILED:
+                kind, words = pickle.loads(contents[index])
+                raise ProcessError(f"Process {index} of {self.count} has failed: {kind}: {words}")
+        return [row[2 : 2 + len(numbers)] for row in rows], contents
+
+    def _heard(self, numbers: Sequence[float], content: bytes) -> tuple[list[list[float]], list[bytes]]:
+        try:
+            return self._round(FINE, numbers, content)
+        except RuntimeError as error:
+            if not _is_lost(error):
+                raise
+            raise ProcessError(_GONE) from error
+
+    def _round(
+        self, state: float, numbers: Sequence[float], content: bytes, patience: timedelta | None = None
+    ) -> tuple[list[list[float]], list[bytes]]:
+        """Says something, and hears what the others say."""
+        assert len(numbers) <= WIDTH - 2, "more numbers than go into a row"
+        table = torch.zeros(self.count, WIDTH, dtype=torch.float64)
+        table[self.index, : 2 + len(numbers)] = torch.tensor([state, len(content), *numbers], dtype=torch.float64)
+        # a sum of rows of which each process fills its own: one call of gloo, in place
+        _wait(dist.all_reduce(table, group=self._group, async_op=True), patience)
+        rows: list[list[float]] = table.tolist()
+        contents = []
+        for index, row in enumerate(rows):
+            part = torch.frombuffer(bytearray(content), dtype=torch.uint8) if index == self.index and content else None
+            if row[1]:
+                part = torch.empty(int(row[1]), dtype=torch.uint8) if part is None else part
+                source = dist.get_global_rank(self._group, index)
+                _wait(dist.broadcast(part, source, group=self._group, async_op=True), patience)
+            contents.append(b"" if part is None else part.numpy().tobytes())
+        return rows, contents
+
+
+def processes_for(args: Any) -> Processes:
+    """The processes that the launcher started, or this one alone. The group is made on the first call, with the
+    settings `ddp_backend` and `ddp_timeout`; one that a user or accelerate has made is taken as it is.
+
+    Raises:
+        SettingError: the launcher contradicts the group, or does not say where its processes meet.
+    """
+    global _known
+    timeout = timedelta(seconds=args.ddp_timeout)
+    if not join(args.ddp_backend or default_backend(args.use_cpu), timeout):
+        return Alone()
+    world, found = _known
+    if found is None or world is None or world() is not dist.group.WORLD:
+        found = Group(timeout)
+        _known = weakref.ref(dist.group.WORLD), found
+    return found
+
+
+_known: tuple[Any, Group | None] = None, None
+"""The process group of now, and what was made for it."""
+
+
+def _is_lost(error: BaseException) -> bool:
+    """Whether an error says that other processes cannot be reached; gloo and NCCL have no class for it."""
+    words = ("Connection closed by peer", "Connection reset by peer", "Timed out waiting", "gloo", "NCCL")
+    return isinstance(error, RuntimeError) and any(word in str(error) for word in words)
+
+
+def _wait(work: Any, patience: timedelta | None) -> None:
+    if patience is None:
+        work.wait()
+    else:
+        work.wait(patience)
