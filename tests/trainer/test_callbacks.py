@@ -277,7 +277,7 @@ def test_early_stopping(callback: Any, tmp_path: Path) -> None:
     run = runs.trainer(
         tmp_path,
         parts={
-            "eval_dataset": tiny.class_rows(4), "compute_metrics": Scripted([0.1, 0.9, 0.3, 0.4, 1.0, 1.0]),
+            "eval_dataset": tiny.class_rows(4), "compute_metrics": Scripted([0.0, 0.1, 0.9, 0.3, 0.4, 1.0, 1.0]),
             "callbacks": [callback(early_stopping_patience=2), Keeps()],
         },
         max_steps=6, eval_strategy="steps", eval_steps=1, save_strategy="steps", save_steps=1,

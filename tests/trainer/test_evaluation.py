@@ -52,7 +52,8 @@ def test_prediction_without_labels(tmp_path: Path) -> None:
 def test_metrics_of_a_dict_of_sets(tmp_path: Path) -> None:
     """Each under its name; the best model by a metric of one of them."""
     sets = {"easy": tiny.class_rows(4), "hard": tiny.class_rows(7)}
-    scores = iter([0.1, 0.5, 0.2, 0.9, 0.3, 0.4])
+    # each is tried before the first step
+    scores = iter([0.0, 0.0, 0.1, 0.5, 0.2, 0.9, 0.3, 0.4])
     run = runs.trainer(
         tmp_path, parts={"eval_dataset": sets, "compute_metrics": lambda _: {"score": next(scores)}}, max_steps=3,
         eval_strategy="steps", eval_steps=1, save_strategy="steps", save_steps=1, load_best_model_at_end=True,

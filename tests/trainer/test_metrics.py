@@ -12,8 +12,8 @@ import torch
 import transformers
 from trainer import runs
 
-from burnish import EvalPrediction
-from burnish.core.errors import SettingError
+from burnish import EvalPrediction, Trainer
+from burnish.core.errors import DataError, SettingError
 from burnish.evaluation.collect import Collector
 
 ROWS = tiny.class_rows(13, 3)
@@ -131,3 +131,66 @@ def test_scores_are_no_texts(tmp_path: Path) -> None:
              "eval_dataset": tiny.language_rows(3), "processing_class": tiny.tokenizer()}  # fmt: skip
     with pytest.raises(SettingError, match=r"'exact_match'.*predict_with_generate"):
         evaluated(tmp_path, "exact_match", parts)
+
+
+# ---------------------------------------------------------------- nothing is left out in silence
+
+
+def renamed(count: int) -> list[tiny.Row]:
+    return [{**row, "target": number % 3} for number, row in enumerate(tiny.text_rows(count))]
+
+
+def test_labels_under_another_name_are_asked_for(tmp_path: Path) -> None:
+    with pytest.raises(DataError, match=r"eval_dataset has no labels.*'target'"):
+        evaluated(tmp_path, "accuracy", {"eval_dataset": renamed(5)})
+
+
+def test_labels_that_a_loader_does_not_give(tmp_path: Path) -> None:
+    """Where rows cannot be looked through before."""
+
+    class Own(Trainer):
+        def get_eval_dataloader(self, eval_dataset: Any = None) -> Any:
+            return [{"input_ids": torch.tensor([[5, 6]]), "target": torch.tensor([1])}]
+
+    run = runs.trainer(tmp_path, Own, parts={"compute_metrics": "accuracy", "eval_dataset": []})
+    run.model.forward = lambda input_ids, **ignored: {"logits": torch.zeros(1, 2)}
+    with pytest.raises(SettingError, match=r"no labels. label_names is \['labels'\].*'input_ids', 'target'"):
+        run.evaluate()
+
+
+def test_a_model_without_logits(tmp_path: Path) -> None:
+    class OnlyLoss(torch.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.weight = torch.nn.Parameter(torch.ones(1))
+
+        def forward(self, x: torch.Tensor, labels: torch.Tensor) -> dict[str, torch.Tensor]:
+            return {"loss": (self.weight * x - labels).square().mean()}
+
+    rows = [{"x": float(number), "labels": 1.0} for number in range(3)]
+    parts = {"model": OnlyLoss(), "data_collator": None, "train_dataset": rows, "eval_dataset": rows}
+    with pytest.raises(SettingError, match="OnlyLoss returns nothing but its loss"):
+        evaluated(tmp_path, "mse", parts)
+
+
+def test_rows_that_are_not_finite_are_named_and_counted(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """Wherever they come in a batch, and whichever order batches come in."""
+    rows = tiny.class_rows(13, 3)
+    for number in (4, 11):
+        rows[number]["input_ids"][1] = 95
+    model = runs.classifier(num_labels=3)
+    with torch.no_grad():
+        model.bert.embeddings.word_embeddings.weight[95] = float("nan")
+    for number, row in enumerate(rows):
+        if number not in (4, 11):
+            row["input_ids"] = [min(token, 94) for token in row["input_ids"]]
+    for given in (None, "accuracy"):
+        caplog.clear()
+        found = evaluated(tmp_path, given, {"model": model, "eval_dataset": rows})
+        assert found["eval_nonfinite_rows"] == 2 and np.isnan(found["eval_loss"])
+        said = [record.getMessage() for record in caplog.records if "not finite" in record.getMessage()]
+        assert len(said) == 1 and "2 of 13 rows" in said[0] and "row 4, 11." in said[0]
+    run = runs.trainer(tmp_path, parts={"model": model})
+    unlabelled = [{name: value for name, value in row.items() if name != "labels"} for row in rows]
+    assert run.predict(unlabelled).metrics["test_nonfinite_rows"] == 2
+    assert "test_nonfinite_rows" not in run.predict(rows[:4]).metrics

@@ -358,7 +358,7 @@ def test_ignore_a_loss_that_is_not_finite(tmp_path: Path, caplog: pytest.LogCapt
 
 
 def test_best_and_newest_are_kept(tmp_path: Path) -> None:
-    scores = iter([0.1, 0.9, 0.3, 0.4, 0.5, 0.6])
+    scores = iter([0.0, 0.1, 0.9, 0.3, 0.4, 0.5, 0.6])  # tried once before the first step
     run = runs.trainer(
         tmp_path, parts={"eval_dataset": tiny.class_rows(2), "compute_metrics": lambda _: {"score": next(scores)}},
         max_steps=6, eval_strategy="steps", eval_steps=1, save_strategy="steps", save_steps=1, save_total_limit=1,
