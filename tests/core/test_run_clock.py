@@ -55,6 +55,18 @@ def test_a_first_step_that_takes_long_is_not_taken_for_the_usual_one(time: Time)
     assert [step(clock, time, 1.0) for _ in range(20)].index(True) == 19
 
 
+def test_the_first_step_says_nothing_of_an_evaluation(time: Time) -> None:
+    """It takes ten seconds, and each other one; an evaluation of 30 steps would take 5 minutes by the first."""
+    clock = RunClock(limit=100.0, eval_steps=30.0)
+    assert not step(clock, time, 10.0)
+    assert clock.reserve == MARGIN * 10.0
+    step(clock, time, 1.0)
+    assert clock.reserve == MARGIN * 30.0
+    for seconds in (1.0, 9.0, 1.0):
+        step(clock, time, seconds)
+    assert clock.reserve == MARGIN * 30.0, "one that takes long is not the usual one"
+
+
 def test_an_end_that_was_not_measured_is_guessed(time: Time) -> None:
     assert steps_until_up(time, limit=20.5, save_guess=4.0) == 20 - 5
     assert steps_until_up(time, limit=20.5, save_guess=4.0, eval_steps=4.0) == 20 - 10

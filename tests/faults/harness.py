@@ -12,6 +12,7 @@ import os
 import random
 import resource
 import signal
+import subprocess
 import sys
 import threading
 import time
@@ -26,7 +27,7 @@ import torch
 from trainer import runs
 
 import burnish
-from burnish.checkpoint import find, layout, restore, tensors
+from burnish.checkpoint import find, layout, restore, store, tensors
 
 STEPS, SAVE_STEPS, EVAL_STEPS = 12, 3, 2
 FINAL = "final.pt"
@@ -34,6 +35,15 @@ FINAL = "final.pt"
 ERRORS = {"eio": errno.EIO, "enospc": errno.ENOSPC, "read only": errno.EROFS}
 OPERATIONS = {"open", "os.rename", "os.remove", "os.rmdir", "os.mkdir", "shutil.rmtree"}
 """Audit events of Python that change files; syncing is counted with them."""
+BALLAST = "ballast"
+"""A file that takes the room of a disk."""
+RULES: dict[str, dict[str, Any]] = {
+    "two": {"save_total_limit": 2},
+    "the best two and the last": {"keep_best": 2, "keep_last": 1},
+    "milestones and the last two": {"keep_every_steps": 6, "keep_last": 2},
+    "all": {},
+}
+"""What stays of the checkpoints."""
 DAMAGES = ("cut", "flipped", "emptied", "deleted")
 
 
@@ -88,14 +98,46 @@ class FullDisk(burnish.TrainerCallback):
         self.first, self.last, self.size = first, last, size
 
     def on_step_begin(self, args: Any, state: Any, control: Any, **details: Any) -> None:
-        if state.global_step in (self.first, self.last):
-            self._limit(self.size if state.global_step == self.first else resource.RLIM_INFINITY)
+        if state.global_step == self.first:
+            self.fill(Path(args.output_dir))
+        elif state.global_step == self.last:
+            self.lift(Path(args.output_dir))
 
     def on_train_end(self, args: Any, state: Any, control: Any, **details: Any) -> None:
+        self.lift(Path(args.output_dir))
+
+    def fill(self, folder: Path) -> None:
+        self._limit(self.size)
+
+    def lift(self, folder: Path) -> None:
         self._limit(resource.RLIM_INFINITY)
 
     def _limit(self, size: int) -> None:
         resource.setrlimit(resource.RLIMIT_FSIZE, (size, resource.RLIM_INFINITY))
+
+
+class SmallDisk(FullDisk):
+    """All but `size` bytes of the disk that the folder is on are taken meanwhile."""
+
+    def fill(self, folder: Path) -> None:
+        store._SPARE = 0  # else the space is looked for before anything is written
+        free = os.statvfs(folder).f_bavail * os.statvfs(folder).f_frsize
+        with contextlib.suppress(OSError):  # a checkpoint is being written meanwhile
+            (folder / BALLAST).write_bytes(bytes(max(0, free - self.size)))
+
+    def lift(self, folder: Path) -> None:
+        (folder / BALLAST).unlink(missing_ok=True)
+
+
+def mount(folder: Path) -> bool:
+    """Puts an empty disk of 32 MB in the place of a folder; whether that is permitted here."""
+    made = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=32m", "tmpfs", str(folder)], capture_output=True)
+    return made.returncode == 0
+
+
+def unmount(folder: Path) -> None:
+    if os.path.ismount(folder):
+        subprocess.run(["umount", "--lazy", str(folder)], check=True)
 
 
 def score(prediction: Any) -> dict[str, float]:
@@ -103,7 +145,7 @@ def score(prediction: Any) -> dict[str, float]:
     return {"score": float(abs(prediction.predictions).sum() * 7 % 1)}
 
 
-def trainer(folder: Path, *callbacks: Any) -> Any:
+def trainer(folder: Path, *callbacks: Any, **settings: Any) -> Any:
     """With dropout, evaluations, a best model and few checkpoints kept: all that a resume must bring back."""
     parts = {
         "model": runs.classifier(hidden_dropout_prob=0.2),
@@ -112,17 +154,22 @@ def trainer(folder: Path, *callbacks: Any) -> Any:
         "compute_metrics": score,
     }
     return runs.trainer(
-        folder, parts=parts, max_steps=STEPS, save_strategy="steps", save_steps=SAVE_STEPS, save_total_limit=2,
+        folder, parts=parts, max_steps=STEPS, save_strategy="steps", save_steps=SAVE_STEPS,
         eval_strategy="steps", eval_steps=EVAL_STEPS, load_best_model_at_end=True, metric_for_best_model="score",
-        greater_is_better=True, learning_rate=5e-3,
+        greater_is_better=True, learning_rate=5e-3, **(settings or RULES["two"]),
     )  # fmt: skip
 
 
-def command(folder: Path, operations: AtOperation | None = None, disk: FullDisk | None = None) -> None:
+def command(
+    folder: Path,
+    operations: AtOperation | None = None,
+    disk: FullDisk | None = None,
+    settings: dict[str, Any] | None = None,
+) -> None:
     """What a user would type again and again."""
     if operations is not None:
         operations.install(folder)
-    run = trainer(folder, *([disk] if disk else []))
+    run = trainer(folder, *([disk] if disk else []), **(settings or {}))
     run.train(resume_from_checkpoint="auto")
     torch.save(run.model.state_dict(), folder / FINAL)
     if operations is not None:
@@ -183,9 +230,9 @@ def finish(folder: Path, **faults: Any) -> int:
         return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
 
 
-def send(folder: Path, number: int, after: float) -> int:
+def send(folder: Path, number: int, after: float, settings: dict[str, Any]) -> int:
     """Runs the command, and sends a signal after so many seconds. Returns its exit code."""
-    with started(folder) as child:
+    with started(folder, settings=settings) as child:
         time.sleep(after)
         with contextlib.suppress(ProcessLookupError):
             os.kill(child, number)

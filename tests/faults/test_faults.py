@@ -11,7 +11,10 @@ from faults import harness, trials
 from burnish.checkpoint import find
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")
-FILES = ["model.safetensors", "optimizer.pt", "scheduler.pt", "trainer_state.json", "burnish.json", "manifest.json"]
+FILES = [
+    *("model.safetensors", "optimizer.pt", "scheduler.pt", "rng_state.pth", "config.json", "trainer_state.json"),
+    *("burnish.json", "training_args.json", "manifest.json"),
+]
 
 
 @pytest.fixture(scope="module")
@@ -19,6 +22,16 @@ def straight(tmp_path_factory: pytest.TempPathFactory) -> trials.Straight:
     return trials.Straight.in_folder(tmp_path_factory.mktemp("straight"))
 
 
+@pytest.fixture
+def _may_mount(request: pytest.FixtureRequest, tmp_path: Path) -> None:
+    if request.getfixturevalue("kind") == trials.NEEDS_MOUNT:
+        (probe := tmp_path / "probe").mkdir()
+        if not harness.mount(probe):
+            pytest.skip("no file system can be mounted here")
+        harness.unmount(probe)
+
+
+@pytest.mark.usefixtures("_may_mount")
 @pytest.mark.parametrize("kind", trials.FAULTS)
 def test_a_run_that_something_happens_to_ends_as_if_nothing_had(
     kind: str, straight: trials.Straight, tmp_path: Path
@@ -27,6 +40,7 @@ def test_a_run_that_something_happens_to_ends_as_if_nothing_had(
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("_may_mount")
 @pytest.mark.parametrize("kind", trials.FAULTS)
 @pytest.mark.parametrize("seed", range(1, 5))
 def test_more_of_them(kind: str, seed: int, straight: trials.Straight, tmp_path: Path) -> None:

@@ -57,10 +57,12 @@ class Cadences:
         clock = self.clock
         limit, seconds = clock.limit or 0.0, clock.seconds
         logger.warning(
-            "max_time=%s is over: stopping at step %d of %d after %s, with %s kept for the last evaluation and save. "
-            "resume_from_checkpoint='auto' goes on with the run.",
+            "max_time=%s is over: stopping at step %d of %d after %s, with %s kept for the last evaluation and save. %s",
             *(in_words(limit), state.global_step, state.max_steps, in_words(seconds)),
             in_words(max(0.0, min(clock.reserve, limit - seconds))),
+            "The learning rate is at the end of its schedule."
+            if clock.of_whole_run
+            else "resume_from_checkpoint='auto' goes on with the run.",
         )
 
     def mark_epoch(self, control: TrainerControl, state: TrainerState) -> None:

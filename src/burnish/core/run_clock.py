@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import contextlib
+import statistics
 import time
 from collections import deque
 from collections.abc import Callable, Iterator
 
 MARGIN = 1.25
 """The end is taken to last this much longer than the longest evaluation and save so far."""
+UNKNOWN = 0.1
+"""Share of the limit that is kept for an evaluation of which nothing is known yet."""
 RECENT = 50
 """Steps of which the longest is what the next one is taken to last."""
 SHORTEST = 1e-6
 """Seconds that a step takes at least."""
 SETTLED = 3
-"""Steps of a start after which its pace is known. The first one, which compiles and warms up, is left out."""
+"""Steps of a start after which its pace is known."""
 
 
 def now() -> float:
@@ -26,15 +29,17 @@ class RunClock:
     """Says when the time of a run is up, soon enough for the last evaluation and the last save to end within it.
 
     What these two and a step take is measured in the run. Until one of them has been done, it is guessed: an evaluation
-    computes its examples as fast as training does, and a save takes `save_guess`.
+    takes as long as the usual training steps of as many examples, and a save `save_guess`. The first step of a start,
+    which compiles and warms up, says nothing of the others.
 
     Args:
         limit: seconds that the run may take; None for no limit.
-        used: seconds of them that are used already.
+        used: seconds of them that are used already, where it is the time of the whole run.
+        of_whole_run: whether it is, and not that of this start.
         save_every: seconds between two checkpoints, or None.
         save_guess: seconds that a save may take.
         eval_steps: training steps that have as many examples as an evaluation; 0 where there is none at the end, None
-            where that is not known, and a tenth of the limit is kept.
+            where that is not known.
         begun: when the time began to count, by `now`; now where it is not given.
         sum_over_processes, num_processes: make one answer of those that the processes of a run have, so that all do
             the same.
@@ -44,6 +49,7 @@ class RunClock:
         self,
         limit: float | None = None,
         used: float = 0.0,
+        of_whole_run: bool = False,
         save_every: float | None = None,
         save_guess: float = 0.0,
         eval_steps: float | None = 0.0,
@@ -51,7 +57,7 @@ class RunClock:
         sum_over_processes: Callable[[int], int] = int,
         num_processes: int = 1,
     ) -> None:
-        self.limit, self.used, self.save_every = limit, used, save_every
+        self.limit, self.used, self.of_whole_run, self.save_every = limit, used, of_whole_run, save_every
         self.save_guess, self.eval_steps = save_guess, eval_steps
         self._sum, self._num_processes = sum_over_processes, num_processes
         self._last_save = self._step_begun = now()
@@ -141,9 +147,12 @@ class RunClock:
     def _any(self, answer: bool) -> bool:
         return self._sum(int(answer)) > 0
 
+    def _later_steps(self) -> list[float]:
+        return list(self._steps)[1 if self._num_steps <= RECENT else 0 :]
+
     def _step_takes(self) -> float:
-        steps = list(self._steps)
-        return max(steps[1:] if self._num_steps == len(steps) > 1 else steps, default=0.0)
+        """As long as the longest of late; as the first one while there is no other."""
+        return max(self._later_steps() or self._steps, default=0.0)
 
     def _save_takes(self) -> float:
         return self.save_guess if self._save is None else self._save
@@ -153,6 +162,7 @@ class RunClock:
             return 0.0
         if self._evaluation is not None:
             return self._evaluation
-        if self.eval_steps is None:
-            return 0.1 * (self.limit or 0.0)
-        return self.eval_steps * self._step_takes()
+        steps = self._later_steps()
+        if self.eval_steps is None or not steps:
+            return UNKNOWN * (self.limit or 0.0)
+        return self.eval_steps * statistics.median(steps)

@@ -40,6 +40,7 @@ def clock_of(trainer: Trainer, args: Any, begun: float) -> RunClock:
     return RunClock(
         limit=args.max_time,
         used=state.seconds_used,
+        of_whole_run=args.fit_schedule_to_max_time,
         save_every=None if args.save_minutes is None else 60 * args.save_minutes,
         save_guess=SAVE_AT_LEAST + 3 * weights / SAVE_SPEED,  # with the two moments of Adam
         eval_steps=_steps_of_evaluation(trainer, args),
