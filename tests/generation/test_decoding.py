@@ -104,10 +104,10 @@ def test_what_fills_up_shorter_texts(tokenizer: Any, model: Any, expected: int) 
     assert pad_id_of(model, tokenizer) == expected
 
 
-def test_a_decoding_config_of_a_folder_or_an_object(tmp_path: Path) -> None:
+def test_a_decoding_config_of_a_folder_an_object_or_a_dict(tmp_path: Path) -> None:
     config = GenerationConfig(num_beams=3)
     config.save_pretrained(tmp_path)
-    for given in (str(tmp_path), tmp_path, config):
+    for given in (str(tmp_path), tmp_path, config, {"num_beams": 3}):
         found = decoding_config(given)
         assert found.num_beams == 3 and found is not config
     assert decoding_config(None) is None

@@ -54,14 +54,14 @@ RUN_HELP = {
     "folder, also with other settings than before.",
 }
 """What belongs to the run as a whole, in the words of the command."""
-TITLES = {"Log": "Logging", "Tracker": "Tracking", "Step": "Steps"}
+TITLES = {"Seq2 seq": "Generated texts", "Log": "Logging", "Tracker": "Tracking", "Step": "Steps"}
 COMMON = (
     *("task", "model_name_or_path", "train_file", "validation_file", "test_file", "text_column", "label_column"),
     *("max_train_samples", "max_eval_samples", "max_seq_length", "validation_split", "output_dir", "do_train"),
     *("do_eval", "do_predict", "num_train_epochs", "max_steps", "learning_rate", "per_device_train_batch_size"),
     *("per_device_eval_batch_size", "gradient_accumulation_steps", "weight_decay", "warmup_steps", "seed"),
     *("lr_scheduler_type", "optim", "bf16", "fp16", "eval_strategy", "save_strategy", "logging_steps", "report_to"),
-    *("resume_from_checkpoint", "nonfinite_policy", "use_cpu"),
+    *("resume_from_checkpoint", "nonfinite_policy", "use_cpu", "predict_with_generate"),
 )
 DEFAULT_TASK = "text-classification"
 
@@ -93,19 +93,19 @@ def model_flags() -> list[Flag]:
 
 
 def training_flags() -> list[Flag]:
-    """The fields of TrainingArguments; each is shown under the group of fields that defines it."""
-    from burnish.arguments.training_arguments import TrainingArguments
+    """The fields of the training arguments; each is shown under the group of fields that defines it."""
+    from burnish.arguments.training_arguments import Seq2SeqTrainingArguments
 
     sections = {
         name: _section_title(part)
-        for part in reversed(TrainingArguments.__mro__)
+        for part in reversed(Seq2SeqTrainingArguments.__mro__)
         for name in vars(part).get("__annotations__", {})
     }
     return [
         replace(flag, section="Run", help=RUN_HELP[flag.name])
         if flag.name in RUN_HELP
         else replace(flag, section=sections.get(flag.name, flag.section))
-        for flag in flags_of(TrainingArguments, "training", "Training")
+        for flag in flags_of(Seq2SeqTrainingArguments, "training", "Training")
         if flag.name != "debug"  # the command's own --debug
     ]
 

@@ -42,9 +42,9 @@ class Settings:
 
     def arguments(self, chosen: Mapping[str, Any] | None = None) -> TrainingArguments:
         """The training arguments: what the user gave, over what the command chooses."""
-        from burnish.arguments.training_arguments import TrainingArguments
+        from burnish.arguments.training_arguments import Seq2SeqTrainingArguments
 
-        return TrainingArguments(**{**(chosen or {}), **self.training})
+        return Seq2SeqTrainingArguments(**{**(chosen or {}), **self.training})
 
 
 def read_settings(words: Sequence[str], flags: Mapping[str, Flag], old_names: frozenset[str], command: str) -> Settings:

@@ -9,10 +9,9 @@ from typing import Any
 
 from burnish.checkpoint.run_manifest import RunManifest
 from burnish.core.errors import SettingError, UnsavedError
-from burnish.core.importing import importing
 from burnish.core.secrets import hidden_in_words
 
-from . import going_on, results, run_folder
+from . import generated_texts, going_on, results, run_folder
 from .console import print_pairs, print_table, say
 from .fingerprints import fingerprints
 from .folder_lock import held
@@ -79,7 +78,7 @@ def train(settings: Settings) -> dict[str, Any]:
         run_folder.check_only_measured(settings.output_dir, settings.model.model_name_or_path, overwrite)
     announce(decision)
     with quiet():
-        run = prepare(settings, phases)
+        run = generated_texts.judged(prepare(settings, phases), arguments)
         chosen = with_best_metric(chosen, run, settings)
         if phases.train and run.eval_dataset is None:
             chosen = {}
@@ -186,10 +185,7 @@ def measure(
     """Trains, evaluates and predicts. Returns what was measured, by name."""
     from burnish.run.recording import Recording
     from burnish.tracking.values import record as as_json
-    with importing():
-        from burnish.trainer import Trainer
-
-    trainer = Trainer(
+    trainer = generated_texts.trainer_class(arguments)(
         model=run.model,
         args=arguments,
         data_collator=run.data_collator,

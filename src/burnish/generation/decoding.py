@@ -158,12 +158,14 @@ def pad_id_of(model: Any, processing_class: Any) -> int:
 
 
 def decoding_config(given: Any) -> Any:
-    """A `GenerationConfig` of a path, a name, or the object itself; None for the model's own."""
+    """A `GenerationConfig` of a dict, a path, a name, or the object itself; None for the model's own."""
     if given is None:
         return None
     from transformers import GenerationConfig
 
-    return copy.deepcopy(given) if isinstance(given, GenerationConfig) else GenerationConfig.from_pretrained(given)
+    if isinstance(given, GenerationConfig):
+        return copy.deepcopy(given)
+    return GenerationConfig(**given) if isinstance(given, Mapping) else GenerationConfig.from_pretrained(given)
 
 
 def _is_neutral(name: str, value: Any) -> bool:

@@ -65,7 +65,7 @@ class CausalLM:
         self._add_rows(run, splits, base, columns, data)
         run.data_collator = _collator(base.tokenizer)
         run.metrics_of_loss = perplexity_of
-        run.metric_for_best_model = "loss"
+        run.metric_for_best_model, run.has_prompts = "loss", len(columns) == 2
         return run
 
     def predictor(self, folder: Path) -> TextWriter:

@@ -65,6 +65,8 @@ class TaskRun:
     data_collator: Any = None
     compute_metrics: list[str] | None = None
     """Names of metrics."""
+    has_prompts: bool = False
+    """Whether rows have a prompt, or a source, that a text can be generated for."""
     metrics_of_loss: Callable[[float], dict[str, float]] | None = None
     """Further metrics that follow from the mean evaluation loss alone, such as the perplexity."""
     metric_for_best_model: str | None = None

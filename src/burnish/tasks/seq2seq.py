@@ -93,7 +93,7 @@ class Seq2Seq:
             run.predict_dataset, _ = model_rows(splits.test, tokenise, [source, target], data)
         run.notes += lengths.notes() if lengths else []
         run.data_collator = _collator(base.tokenizer, base.model)
-        run.metric_for_best_model = "loss"
+        run.metric_for_best_model, run.has_prompts = "loss", True
         return run
 
     def predictor(self, folder: Path) -> TextWriter:

@@ -23,7 +23,7 @@ class Seq2SeqFields:
     )
     generation_config: str | Path | Any | None = field(
         default=None,
-        metadata=about("Decoding settings: a GenerationConfig, a model folder that has one, or a name on the hub."),
+        metadata=about("Decoding settings: a GenerationConfig, a dict of them, a folder that has one, or a name on the hub."),
     )
     generation_max_rows: int = field(
         default=500,
