@@ -13,7 +13,8 @@ import tiny
 from task_files import model_folder, reviews, write_csv
 
 HEAVY = ("torch", "transformers", "numpy", "accelerate", "datasets", "matplotlib", "pandas", "pyarrow", "peft")
-OPTIONAL = ("matplotlib", "peft", "bitsandbytes", "tensorboard", "sklearn", "scipy", "deepspeed", "evaluate", "wandb")
+OPTIONAL = ("matplotlib", "peft", "bitsandbytes", "tensorboard", "sklearn", "scipy", "deepspeed", "evaluate", "wandb",
+            "jiwer", "nltk", "rouge_score", "sacrebleu", "seqeval", "torchmetrics")  # fmt: skip
 
 UNUSED = ("datasets", "pandas", "sklearn", "peft", "evaluate", "tensorboard", "transformers.trainer")
 """What fine-tuning on a CSV file has no use for."""

@@ -85,3 +85,8 @@ def test_an_evaluation_is_one_line_without_prefixes() -> None:
         "eval   step 120/500  epoch 0.72  loss nan  accuracy 0.8712  (2.1 s, 410 ex/s)"
     )
     assert metrics_line("eval_de", {"eval_de_f1": 0.5}, state) == "eval de  step 120/500  epoch 0.72  f1 0.5000"
+
+
+def test_lists_of_numbers_are_short() -> None:
+    line = metrics_line("eval", {"eval_f1_per_class": [0.73684210526, 1.0], "eval_runtime": 1.0}, TrainerState())
+    assert "f1_per_class [0.7368 1.0000]" in line

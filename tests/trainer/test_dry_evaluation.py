@@ -77,6 +77,14 @@ def test_several_numbers_are_no_number(tmp_path: Path) -> None:
         run.train()
 
 
+@pytest.mark.parametrize("compared", [False, True])
+def test_a_direction_that_is_not_known(tmp_path: Path, compared: bool) -> None:
+    """Also where the best is only noted."""
+    parts = {"compute_metrics": lambda prediction: {"quux": 1.0}}
+    with pytest.raises(SettingError, match=r"metric_for_best_model.*'quux'.*greater_is_better.*accuracy.*perplexity"):
+        begun(tmp_path, parts, metric_for_best_model="quux", load_best_model_at_end=compared)[0].train()
+
+
 def test_nothing_is_left_of_the_trial(tmp_path: Path) -> None:
     run, heard = begun(tmp_path, {"compute_metrics": "accuracy"}, metric_for_best_model="accuracy")
     run.train()

@@ -8,7 +8,7 @@ from typing import Any
 from burnish.core.errors import SettingError
 
 from .derive import compares_evaluations
-from .directions import direction_of
+from .directions import KNOWN, direction_of
 from .fields.every import EveryField
 
 logger = logging.getLogger(__name__)
@@ -97,7 +97,7 @@ def _check_best(args: EveryField) -> None:
     if args.greater_is_better is None:
         raise SettingError(
             f"{_shown(args, asking, 'metric_for_best_model')}: the name does not say whether a higher value is better. "
-            "Set `greater_is_better` to True or False."
+            f"Set `greater_is_better` to True or False. {KNOWN}"
         )
     _mention_direction(args)
 

@@ -18,6 +18,12 @@ HIGHER = frozenset(
 )
 
 
+KNOWN = (
+    f"Names with one of these words are known: higher is better for {', '.join(sorted(HIGHER))}; lower for "
+    f"{', '.join(sorted(LOWER))}."
+)
+
+
 def direction_of(metric: str) -> bool | None:
     """True where higher is better, False where lower is better, None where the name does not say.
 

@@ -6,7 +6,8 @@ import logging
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from burnish.core.errors import UserError
+from burnish.arguments.directions import KNOWN
+from burnish.core.errors import SettingError, UserError
 from burnish.core.randomness import kept
 from burnish.data.batches import OrderedBatches, is_stream
 from burnish.evaluation.best import metric_value
@@ -43,11 +44,16 @@ def check_best_metric(trainer: Trainer, args: Any) -> None:
 
     Raises:
         SettingError: evaluations will not have the metric, or it is no number, or several datasets have one of its
-            name; the message lists what there will be.
+            name, and the message lists what there will be; or it is not known in which direction it gets better.
     """
     name, dataset = args.metric_for_best_model, trainer.eval_dataset
     if name is None or str(args.eval_strategy.value) == "no" or trainer.engine.lockstep:
         return
+    if args.greater_is_better is None:
+        raise SettingError(
+            f"metric_for_best_model={name!r} does not say whether a higher value is better. Set greater_is_better to "
+            f"True or False. {KNOWN}"
+        )
     parts = dataset if isinstance(dataset, Mapping) else {"": dataset}
     if any(overridden(trainer, method) for method in OF_THE_USER) or getattr(trainer, "generates", False):
         return
