@@ -21,7 +21,7 @@ from .evaluation.prediction import EvalPrediction
 from .evaluation.texts import decoded
 from .generation.decoding import decoding_config, pad_id_of, settings_from
 from .generation.library import generated
-from .generation.prompts import are_texts, cut_rows, filled_up, with_pads
+from .generation.prompts import are_texts, cut_rows, filled_up, inputs_to_read, with_pads
 from .generation.texts import in_words, text_file, write_texts
 from .generation.writer import AT_ONCE, Request, Writer
 from .loop.memory import attempted
@@ -178,9 +178,9 @@ class Seq2SeqTrainer(Trainer):
         """What is written for a batch, and its labels, both without -100."""
         pad, labels = self.output_padding, inputs.get("labels")
         if not are_texts(inputs):
-            inputs = self._prepare_inputs(inputs)
+            given = self._prepare_inputs(inputs_to_read(inputs, self.facts.is_encoder_decoder, pad))
             with self.compute_loss_context_manager():
-                ids = generated(self.model, inputs, self.facts.is_encoder_decoder, pad, **decoding)
+                ids = generated(self.model, given, self.facts.is_encoder_decoder, pad, **decoding)
             return ids, None if labels is None else with_pads(labels, pad)
         cuts = cut_rows(inputs, self.facts.is_encoder_decoder)
         rows = list(range(self._rows_seen, self._rows_seen + len(cuts)))
@@ -219,6 +219,8 @@ class Seq2SeqTrainer(Trainer):
         """Predictions, labels and metrics of the rows that texts are written for."""
         prompts = [cut.prompt or [self._beginning()] for cut in wanted.cuts]
         self._warn_of_empty(wanted)
+        num_texts = self.engine.sum_over_processes(len(prompts))
+        self.callback_handler.fire("on_generate_begin", num_texts=num_texts, num_rows=total)
         own = (
             wanted.rows,
             prompts,
@@ -234,7 +236,7 @@ class Seq2SeqTrainer(Trainer):
         if self.compute_metrics is not None and has_labels:
             inputs = arrays[2] if "inputs" in (self.settings.include_for_metrics or ()) else None
             metrics |= self._judged_together(EvalPrediction(arrays[0], arrays[1], inputs=inputs))
-        self._tell(rows, [prompts, references if has_labels else None, written], total, prefix)
+        self._tell(rows, [prompts, references if has_labels else None, written], prefix)
         return arrays[0], arrays[1], prefixed(metrics, prefix)
 
     def _judged_together(self, prediction: EvalPrediction) -> dict[str, Any]:
@@ -254,7 +256,7 @@ class Seq2SeqTrainer(Trainer):
                 empty, len(wanted.cuts),
             )  # fmt: skip
 
-    def _tell(self, rows: list[int], ids: list[Any], total: int | None, prefix: str) -> None:
+    def _tell(self, rows: list[int], ids: list[Any], prefix: str) -> None:
         """Writes the texts to a file, and shows a few."""
         if not self.is_world_process_zero() or not rows or getattr(self.processing_class, "batch_decode", None) is None:
             return
@@ -262,6 +264,4 @@ class Seq2SeqTrainer(Trainer):
         path = text_file(Path(str(self.settings.output_dir)), prefix, self.state.global_step)
         write_texts(path, texts)
         shown = spread(len(texts), self._setting("generation_texts_shown", 3)).tolist()
-        self.callback_handler.fire(
-            "on_generate", texts=[texts[i] for i in shown], path=path, num_texts=len(texts), num_rows=total
-        )
+        self.callback_handler.fire("on_generate", texts=[texts[i] for i in shown], path=path)

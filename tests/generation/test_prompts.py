@@ -13,8 +13,8 @@ from burnish.generation.prompts import (
     Cut,
     are_texts,
     cut_rows,
-    encoder_inputs,
     filled_up,
+    inputs_to_read,
     prompt_ids,
     with_pads,
     with_prompt,
@@ -104,9 +104,14 @@ def test_a_row_with_another_prompt() -> None:
     assert with_prompt(Cut([1, 2], None), [4]) == ([4], None)
 
 
-def test_what_an_encoder_reads() -> None:
-    batch = {name: torch.zeros(1) for name in ("input_ids", "attention_mask", "labels", "decoder_input_ids", "pixels")}
-    assert set(encoder_inputs(batch)) == {"input_ids", "attention_mask", "pixels"}
+def test_what_is_read_beside_texts() -> None:
+    batch = {name: torch.zeros(1) for name in ("input_features", "attention_mask", "labels", "decoder_input_ids")}
+    assert set(inputs_to_read(batch, True, PAD)) == {"input_features", "attention_mask"}
+    ids = torch.tensor([[1, 2, 3], [4, 5, 6]])
+    labels = torch.tensor([[-100, -100, 3], [-100, 5, 6]])
+    found = inputs_to_read({"input_ids": ids, "labels": labels, "position_ids": ids, "pixel_values": ids}, False, PAD)
+    assert found["input_ids"].tolist() == [[1, 2], [PAD, 4]] and found["attention_mask"].tolist() == [[1, 1], [0, 1]]
+    assert set(found) == {"input_ids", "attention_mask", "pixel_values"}
 
 
 def test_ids_that_a_tokenizer_can_decode() -> None:

@@ -202,7 +202,7 @@ def test_texts_are_written_beside_the_metrics_and_some_are_shown(
         assert text["reference"] == tokenizer.decode(row["input_ids"][len(prompt) :])
         assert text["generated"] == tokenizer.decode(alone, skip_special_tokens=True)
     said = capsys.readouterr().out
-    assert f"texts generated for 4 rows of {len(rows)} (generation_max_rows)" in said and "eval-1.jsonl" in said
+    assert f"generating texts for 4 rows of {len(rows)} (generation_max_rows)" in said and "eval-1.jsonl" in said
     assert said.count("generated  ") == 6 and texts[0]["generated"] in said
     assert list(runs.logged(run, "eval_gen_len")) == [1, 2]
 

@@ -13,7 +13,7 @@ from burnish.core.randomness import GENERATION, kept, seed_all, seed_for
 from burnish.core.types import Inputs
 
 from .decoding import Asked
-from .prompts import by_length, encoder_inputs, filled_up
+from .prompts import by_length, filled_up
 
 POSITIONS = 8192
 """Positions of prompts, each beam counted, that are decoded together at the most."""
@@ -76,12 +76,11 @@ def generated(model: nn.Module, inputs: Inputs, is_encoder_decoder: bool, pad_id
     """What the model writes for each row of a batch: new ids only, (batch, longest), filled up with `pad_id`.
 
     Args:
-        inputs: of an encoder-decoder, what its encoder reads; else prompts, padded on the left.
+        inputs: what is read before; prompts of a decoder-only model are padded on the left.
         settings: arguments of `generate`. Its cache is used, whatever training has set for the model.
     """
-    given = encoder_inputs(inputs) if is_encoder_decoder else inputs
-    written = model.generate(**given, **_as_one(settings, pad_id))  # type: ignore[operator]
-    return written[:, 1 if is_encoder_decoder else given["input_ids"].shape[1] :]
+    written = model.generate(**inputs, **_as_one(settings, pad_id))  # type: ignore[operator]
+    return written[:, 1 if is_encoder_decoder else inputs["input_ids"].shape[1] :]
 
 
 def _as_one(settings: Mapping[str, Any], pad_id: int) -> dict[str, Any]:

@@ -82,9 +82,15 @@ def by_length(prompts: Sequence[Sequence[int]], most: int, positions: int) -> It
         del order[:count]
 
 
-def encoder_inputs(inputs: Inputs) -> Inputs:
-    """What the encoder of an encoder-decoder model reads: everything but the targets."""
-    return {name: value for name, value in inputs.items() if name != "labels" and not name.startswith("decoder_")}
+def inputs_to_read(inputs: Inputs, is_encoder_decoder: bool, pad_id: int) -> Inputs:
+    """What is read before the first token is written, of a batch that has more than texts: everything but the targets.
+    The prompts of a decoder-only model are padded on the left."""
+    read = {name: value for name, value in inputs.items() if name != "labels" and not name.startswith("decoder_")}
+    if is_encoder_decoder or "input_ids" not in inputs:
+        return read
+    ids, mask = filled_up([cut.prompt for cut in cut_rows(inputs, False)], pad_id, "left")
+    others = {name: value for name, value in read.items() if name not in FOLLOW_FROM_TEXTS}
+    return {**others, "input_ids": ids, "attention_mask": mask}
 
 
 def with_pads(ids: torch.Tensor, pad_token_id: int) -> torch.Tensor:

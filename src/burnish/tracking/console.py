@@ -16,7 +16,7 @@ from .lines import GAP, metrics_line, pace_numbers, place, training_numbers
 from .memory import memory_in_use
 from .pace import Mark, Pace, rates_between
 from .peak import peak_flops
-from .samples import text_lines
+from .samples import how_many, text_lines
 from .values import Announced, split_of
 
 if TYPE_CHECKING:
@@ -91,9 +91,13 @@ class ConsoleCallback(TrainerCallback):
             self._show(state)
         self._write(GAP.join(part for part in (place(state), numbers, self._pace_since_last_line(state)) if part))
 
+    def on_generate_begin(self, args: Any, state: TrainerState, control: Any, **kwargs: Any) -> None:
+        if state.is_local_process_zero:
+            self._write(how_many(kwargs["num_texts"], kwargs["num_rows"]))
+
     def on_generate(self, args: Any, state: TrainerState, control: Any, **kwargs: Any) -> None:
         if state.is_local_process_zero:
-            for line in text_lines(kwargs["texts"], kwargs["num_texts"], kwargs["num_rows"], kwargs["path"]):
+            for line in text_lines(kwargs["texts"], kwargs["path"]):
                 self._write(line)
 
     def on_evaluate(self, args: Any, state: TrainerState, control: Any, **kwargs: Any) -> None:
