@@ -64,6 +64,8 @@ GRID = [
     case("SmolLM2-135M shape, 4 × 512", LLAMA, 512, 4, SMOLLM2),
     case("SmolLM2-135M shape, 4 × 512, checkpointing", LLAMA, 512, 4, SMOLLM2, recompute=True),
     case("SmolLM2-135M shape, 4 × 512, LoRA 8", LLAMA, 512, 4, SMOLLM2, lora=8),
+    case("SmolLM2-135M shape, 2 × 512", LLAMA, 512, 2, SMOLLM2, unclipped=True),
+    case("SmolLM2-135M shape, 2 × 512, in backward", LLAMA, 512, 2, SMOLLM2, unclipped=True, in_backward=True),
     case("MiniLM, 16 × 256, checkpointing", MINILM, 256, 16, recompute=True),
     case("bert 768 × 6, 16 × 128, LoRA 16", BERT, 128, 16, {**LARGE, "intermediate_size": 3072}, lora=16),
     case("llama 512 × 8, 8 × 256, LoRA 64", LLAMA, 256, 8, {**MIDDLE, "intermediate_size": 1536}, lora=64),
@@ -109,6 +111,7 @@ def predicted(chosen: dict[str, Any]) -> Any:
     scenario = Scenario(
         "cpu", chosen["length"], chosen["batch"], 1, optimizer=chosen.get("optim", "adamw_torch_fused"),
         checkpointing=chosen.get("recompute", False), lora_rank=chosen.get("lora"),
+        in_backward=chosen.get("in_backward", False),
     )  # fmt: skip
     return Planner(CLASSES[chosen["kind"]][0], config_of(chosen)).memory(
         scenario.within(chosen.get("budget", CPU_BUDGET.tokens))
@@ -172,6 +175,7 @@ def measured(chosen: dict[str, Any]) -> dict[str, int]:
         output_dir=tempfile.mkdtemp(), max_steps=steps, per_device_train_batch_size=batch, save_strategy="no",
         report_to="none", disable_tqdm=True, use_cpu=True, optim=chosen.get("optim", "adamw_torch_fused"),
         gradient_checkpointing=chosen.get("recompute", False), token_budget=chosen.get("budget"),
+        max_grad_norm=0.0 if chosen.get("unclipped") else 1.0, optim_in_backward=chosen.get("in_backward", False),
     )  # fmt: skip
     burnish.Trainer(model=model, args=args, train_dataset=rows).train()
     return {"imports": imports, "peak": resident("VmHWM")}

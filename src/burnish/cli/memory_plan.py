@@ -124,7 +124,7 @@ def task_of(given: Given) -> str:
 def scenario_of(given: Given, own: dict[str, Any], config: Any) -> Scenario:
     """Settings of a run to what decides its memory. Raises `SettingError`."""
     from burnish.arguments.old_names import translate
-    from burnish.arguments.training_arguments import TrainingArguments
+    from burnish.arguments.training_arguments import Seq2SeqTrainingArguments
     from burnish.optim.options import parse_options
     from burnish.planning.scenario import Scenario
     from burnish.run.data import CPU_BUDGET
@@ -136,7 +136,7 @@ def scenario_of(given: Given, own: dict[str, Any], config: Any) -> Scenario:
     device = own["device"] or device_here(bool(training.get("use_cpu")))
     # precision is checked against the device at hand, and the run may be on another one
     precision = {name: bool(training.pop(name, False)) for name in ("bf16", "fp16")}
-    arguments = TrainingArguments(**{"output_dir": "plan", **training, "use_cpu": True})
+    arguments = Seq2SeqTrainingArguments(**{"output_dir": "plan", **training, "use_cpu": True})
     task = task_of(given)
     rows = arguments.per_device_train_batch_size
     options = parse_options(arguments.optim_args, "optim_args")
@@ -151,6 +151,7 @@ def scenario_of(given: Given, own: dict[str, Any], config: Any) -> Scenario:
         weights=weights_type(given.values.get("torch_dtype"), config),
         autocast=next((name for name, is_set in precision.items() if is_set), None),
         checkpointing=bool(arguments.gradient_checkpointing),
+        in_backward=bool(arguments.optim_in_backward),
         lora_rank=own["lora_rank"],
         four_bit=own["load_in_4bit"],
         zero_stage=own["zero_stage"],

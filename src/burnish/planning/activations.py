@@ -11,6 +11,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import torch
@@ -87,7 +88,7 @@ def _traced(auto_class_name: str, config: Any, scenario: Scenario) -> Activation
             enable({"use_reentrant": False})
         live = LiveBytes(num_targets, [*model.parameters(), *model.buffers()])
         weights = weights_of(model, scenario)
-        saved = _watch(model, live, weights)
+        saved = _watch(model, live, weights, scenario)
         inputs = _inputs(model, scenario)
         kernels = AsOnAccelerator() if scenario.device == "cuda" else contextlib.nullcontext()
         with live, kernels:
@@ -131,7 +132,7 @@ def _inputs(model: Any, scenario: Scenario) -> dict[str, torch.Tensor]:
     return {**inputs, "labels": torch.zeros(shape, dtype=torch.int64)}
 
 
-def _watch(model: Any, live: LiveBytes, weights: list[Weight]) -> list[int]:
+def _watch(model: Any, live: LiveBytes, weights: list[Weight], scenario: Scenario) -> list[int]:
     """Has `live` told of phases and gradients. Returns a list to which the bytes after the last layer are added."""
     saved: list[int] = []
     with_buffer = {id(p) for p, weight in zip(model.parameters(), weights, strict=True) if weight.has_buffer}
@@ -142,14 +143,7 @@ def _watch(model: Any, live: LiveBytes, weights: list[Weight]) -> list[int]:
             part.register_forward_hook(lambda part, args, output: output.requires_grad_(True))
     for parameter in model.parameters():
         if parameter.requires_grad:
-            first: list[bool] = []
-
-            def arrived(parameter: torch.Tensor, first: list[bool] = first) -> None:
-                if not first:
-                    first.append(True)
-                    live.gradient_arrived(parameter)
-
-            parameter.register_post_accumulate_grad_hook(arrived)
+            parameter.register_post_accumulate_grad_hook(partial(_arrived, live, scenario, []))
     stack = stack_of(model)
     if stack is None:
         return saved
@@ -170,6 +164,15 @@ def _watch(model: Any, live: LiveBytes, weights: list[Weight]) -> list[int]:
     stack[-1].register_forward_pre_hook(before_last, with_kwargs=True)
     stack[-1].register_forward_hook(after_last)
     return saved
+
+
+def _arrived(live: LiveBytes, scenario: Scenario, before: list[str], parameter: torch.Tensor) -> None:
+    """A gradient is there. In the last micro-batch, an update within the backward pass frees it."""
+    if not before:
+        live.gradient_arrived(parameter)
+    before.append(live.prefix)
+    if scenario.in_backward and (live.prefix == LATER or scenario.micro_batches == 1):
+        live.gradient_freed(parameter)
 
 
 def _autocast(scenario: Scenario) -> contextlib.AbstractContextManager[Any]:

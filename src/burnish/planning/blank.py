@@ -111,7 +111,8 @@ def weights_of(model: Any, scenario: Scenario) -> list[Weight]:
         is_table = id(weight) in tables
         large = is_table and owners[id(weight)] == 1 and weight.numel() >= FEWEST_ELEMENTS
         each = NF4_BYTES if scenario.four_bit and id(weight) in frozen else weight.element_size()
-        has_buffer = large and weight.requires_grad and scenario.device == "cpu" and scenario.autocast != "fp16"
+        may_have = scenario.device == "cpu" and scenario.autocast != "fp16" and not scenario.in_backward
+        has_buffer = large and weight.requires_grad and may_have
         found.append(Weight(tuple(weight.shape), each, weight.requires_grad, is_table, has_buffer))
     return found
 

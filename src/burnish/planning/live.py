@@ -70,6 +70,12 @@ class LiveBytes(TorchDispatchMode):
         assert parameter.grad is not None
         self.gradients += parameter.grad.untyped_storage().nbytes()
 
+    def gradient_freed(self, parameter: torch.Tensor) -> None:
+        """A weight has taken its step within the backward pass."""
+        assert parameter.grad is not None
+        self.gradients -= parameter.grad.untyped_storage().nbytes()
+        parameter.grad = None
+
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         if func is torch.ops.aten.nonzero.default:
             output = args[0].new_empty((self.num_targets, args[0].dim()), dtype=torch.int64)

@@ -63,17 +63,21 @@ def memory_of(
     gradients, too, stage 3 of the weights, too.
     """
     held, held_gradients, held_optimizer = shares(scenario)
+    gradients = gradient_bytes(weights, buffers=False)
+    if scenario.in_backward and scenario.micro_batches == 1:  # one at a time
+        gradients = round(max((weight.bytes for weight in weights if weight.trained), default=0))
     state = optimizer_bytes(scenario.optimizer, weights, scenario.momentum)
     sizes = {
         "weights": bytes_of(weights) * held,
-        "gradients": gradient_bytes(weights, buffers=False) * held_gradients,
+        "gradients": gradients * held_gradients,
         "tables": buffer_bytes(weights) * held_gradients,
         "optimizer": 0 if scenario.offload else state * held_optimizer,
     }
     moments = {
         phase: _alive(peak, sizes["gradients"], held_gradients) + workspace for phase, peak in activations.peaks.items()
     }
-    moments[UPDATE] = sizes["gradients"] + sum(update_blocks(weights, scenario)) * held_optimizer
+    left = 0 if scenario.in_backward else sizes["gradients"]
+    moments[UPDATE] = left + sum(update_blocks(weights, scenario)) * held_optimizer
     moment = max(moments, key=lambda name: moments[name])
     lasting = sizes["weights"] + sizes["tables"] + sizes["optimizer"] + holes + framework
     return Memory(
@@ -123,7 +127,7 @@ def _holes(trace: Trace, scenario: Scenario) -> float:
     states = [] if scenario.offload else state_blocks(scenario.optimizer, trace.weights, scenario.momentum)
     update = update_blocks(trace.weights, scenario)
     taken = heap_peak(trace.asks, states, update)
-    gradients = gradient_bytes(trace.weights, buffers=False)
+    gradients = 0 if scenario.in_backward else gradient_bytes(trace.weights, buffers=False)
     return 0.0 if taken is None else taken - sum(states) - max(trace.peak, gradients + sum(update))
 
 

@@ -32,6 +32,8 @@ class Scenario:
     autocast: str | None = None
     """"bf16" or "fp16" for mixed precision."""
     checkpointing: bool = False
+    in_backward: bool = False
+    """Whether each weight is updated in the backward pass of the last micro-batch, and its gradient freed."""
     lora_rank: int | None = None
     """Rank of low-rank adapters on all linear layers; None trains every weight."""
     four_bit: bool = False

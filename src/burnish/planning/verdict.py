@@ -93,8 +93,8 @@ def _together(scenario: Scenario, plan: Plan) -> Iterator[Change]:
         kept = [i for i, name in enumerate(names) if not name.startswith(kind)]
         names, words = [names[i] for i in kept], [words[i] for i in kept]
         changed = change(scenario)
-        if changed == scenario:
-            continue
+        if changed == scenario or changed.in_backward != scenario.in_backward:
+            continue  # an update within the backward pass goes with neither 8 bits nor several processes
         scenario, names, words = changed, [*names, what], [*words, flags]
         if number > 0:
             yield Change(" + ".join(names), " ".join(words), scenario, plan(scenario))
@@ -109,6 +109,12 @@ def steps(scenario: Scenario) -> Iterator[Step]:
         tokens = max(SMALLEST_BUDGET, scenario.length, scenario.tokens // 4)
         if scenario.within(tokens).rows < scenario.rows:
             yield f"{tokens} tokens at once", f"--token_budget {tokens}", lambda s: s.within(tokens)
+    if not scenario.in_backward and scenario.lora_rank is None and scenario.num_processes == 1:
+        yield (
+            "update in the backward pass",
+            "--optim_in_backward --max_grad_norm 0",
+            lambda s: replace(s, in_backward=True),
+        )
     if scenario.autocast is None and scenario.weights == "float32" and scenario.device != "cpu":
         yield "bf16", "--bf16", lambda s: replace(s, autocast="bf16")
     if scenario.optimizer != EIGHT_BITS and scenario.lora_rank is None and _is_adam(scenario.optimizer):
