@@ -23,7 +23,7 @@ class ExactSum:
     """A sum of float64 numbers without any rounding, so that it is the same in whatever order it was added up.
 
     Numbers are taken apart into whole numbers and powers of two, and added as whole numbers of Python; the price is
-    some 50 ns a number.
+    some 0.15 µs a number and 50 µs a call.
     """
 
     scaled: int = 0
