@@ -1,11 +1,13 @@
 """From the command to the end of the first step, the whole process: `burnish train` and the usual script.
 
-Both get a model folder and a CSV file, say the loss of every step, and are stopped at the first.
+Both get a model folder and a CSV file, say the loss of every step, and are stopped at the first. What they keep of the
+file between runs is not there yet.
 
 python benchmarks/first_step.py --library transformers
 """
 
 import argparse
+import os
 import re
 import signal
 import subprocess
@@ -53,9 +55,9 @@ def command(library: str, folder: Path) -> list[str]:
     return [sys.executable, "-u", *COMMANDS[library], *flags]
 
 
-def until_first_loss(words: list[str], options: argparse.Namespace) -> None:
+def until_first_loss(words: list[str], environment: dict[str, str], options: argparse.Namespace) -> None:
     started = time.perf_counter()
-    process = subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    process = subprocess.Popen(words, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
     assert process.stdout is not None
     said = []
     for line in process.stdout:
@@ -82,4 +84,5 @@ def until_first_loss(words: list[str], options: argparse.Namespace) -> None:
 options = measure.parse(__doc__, steps=1)
 with tempfile.TemporaryDirectory(prefix="bench-") as name:
     make_model(Path(name) / "model")
-    until_first_loss(command(options.library, Path(name)), options)
+    environment = {**os.environ, "HF_DATASETS_CACHE": str(Path(name) / "cache")}
+    until_first_loss(command(options.library, Path(name)), environment, options)

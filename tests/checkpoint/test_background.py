@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import sys
 import threading
 
 import pytest
@@ -30,3 +31,12 @@ def test_what_an_interrupt_did_not_wait_for_is_still_at_work() -> None:
     threading.Timer(0.1, opened.set).start()
     wait_for_all()
     assert not writer.at_work and writer.take() is None
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="threads have no priority of their own")
+def test_the_training_comes_first() -> None:
+    writer, mine, found = BackgroundWriter(), threading.get_native_id(), []
+    before = os.getpriority(os.PRIO_PROCESS, mine)
+    writer.start(lambda: found.append(os.getpriority(os.PRIO_PROCESS, threading.get_native_id())))
+    assert writer.take() is None
+    assert found == [min(before + 5, 19)] and os.getpriority(os.PRIO_PROCESS, mine) == before

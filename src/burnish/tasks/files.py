@@ -186,7 +186,8 @@ def _read_hub(name: str, config_name: str | None, split: str, cache_dir: str | N
     import datasets
 
     try:
-        return datasets.load_dataset(name, config_name, split=split, cache_dir=cache_dir)
+        with quiet_datasets():
+            return datasets.load_dataset(name, config_name, split=split, cache_dir=cache_dir)
     except Exception as error:  # every kind of network, cache and format error ends here
         raise DataError(
             f"{name!r} is no file or folder here, and could not be loaded from the Hugging Face hub or its cache "
