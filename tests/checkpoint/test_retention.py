@@ -126,7 +126,9 @@ def test_rules_and_their_combinations(rules: dict[str, Any], stay: list[int], wr
     assert prune(folder, rule, set(), "run-a") == []
 
 
-@pytest.mark.parametrize("rules", [{"last": 2}, {"every_steps": 4}, {"best": 1}, {"total": 3, "every_steps": 6}], ids=str)
+@pytest.mark.parametrize(
+    "rules", [{"last": 2}, {"every_steps": 4}, {"best": 1}, {"total": 3, "every_steps": 6}], ids=str
+)
 def test_what_stays_is_the_same_whether_it_is_asked_after_each_save_or_at_the_end(
     rules: dict[str, Any], written: Path, tmp_path: Path
 ) -> None:

@@ -96,8 +96,9 @@ def test_streams_without_a_place() -> None:
 def test_a_state_of_another_stream_is_refused(one: str, other: str) -> None:
     stream = STREAMS[one]()
     next(iter(stream))
-    with pytest.raises(CheckpointError, match="is another stream than that of the checkpoint"), placed(
-        STREAMS[other](), state_of(stream)
+    with (
+        pytest.raises(CheckpointError, match="is another stream than that of the checkpoint"),
+        placed(STREAMS[other](), state_of(stream)),
     ):
         pass
     with pytest.raises(CheckpointError, match="has no `load_state_dict`"), placed([1], state_of(stream)):

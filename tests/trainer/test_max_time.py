@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
 import json
-import logging
 from pathlib import Path
 from typing import Any
 
@@ -142,11 +142,11 @@ def test_the_schedule_ends_with_the_time(schedule: str, time: Time, tmp_path: Pa
     steps = trainer.train().global_step
     assert 40 < steps < 50
     found = rates(trainer)
-    assert found[0] == 1.0 and all(later < earlier for earlier, later in zip(found, found[1:], strict=False))
+    assert found[0] == 1.0 and all(later < earlier for earlier, later in itertools.pairwise(found))
     assert found[-1] < 1.5 / steps
     middle = found[steps // 2]
     assert 0.4 < middle < 0.6
-    largest = max(earlier - later for earlier, later in zip(found, found[1:], strict=False))
+    largest = max(earlier - later for earlier, later in itertools.pairwise(found))
     assert largest < 2.0 / steps, "no jump"
 
 
@@ -158,7 +158,7 @@ def test_a_pace_that_changes_is_followed(time: Time, tmp_path: Path) -> None:
     trainer = run(tmp_path, time, Slower(), max_time=100, **FIT)
     trainer.train()
     found = rates(trainer)
-    assert all(later <= earlier for earlier, later in zip(found, found[1:], strict=False))
+    assert all(later <= earlier for earlier, later in itertools.pairwise(found))
     assert found[-1] < 0.15
 
 

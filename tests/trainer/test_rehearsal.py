@@ -72,11 +72,17 @@ def unsafe_optimizer() -> dict[str, Any]:
 
 
 PARTS: dict[str, tuple[Any, str]] = {
-    "state of a callback": (lambda: {"callbacks": [Counts({"at": Path("x")})]}, r"state of Counts.*remembered\.at is a"),
+    "state of a callback": (
+        lambda: {"callbacks": [Counts({"at": Path("x")})]},
+        r"state of Counts.*remembered\.at is a",
+    ),
     "keys of a callback": (lambda: {"callbacks": [Counts({3: "x"})]}, r"state of Counts.*has the key 3"),
     "model": (lambda: {"model": Refuses()}, r"the model.*_extra_state.*is a dict"),
     "config": (lambda: {"model": odd_config()}, r"the model: .*object.*not JSON serializable"),
-    "tokenizer": (lambda: {"processing_class": BadTokenizer()}, r"processing_class \(BadTokenizer\).*vocabulary is gone"),
+    "tokenizer": (
+        lambda: {"processing_class": BadTokenizer()},
+        r"processing_class \(BadTokenizer\).*vocabulary is gone",
+    ),
     "optimizer": (unsafe_optimizer, r"optimizer \(Unsafe\).*read back safely"),
 }
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,8 @@ import transformers
 from trainer import runs
 
 import burnish
+from burnish.checkpoint import manifest
+from burnish.checkpoint.run_id import run_of
 from burnish.core.errors import CheckpointError
 
 STEPS, STOP = 8, 3  # 18 rows in batches of 4: five steps a pass
@@ -179,8 +182,12 @@ def test_steps_of_another_size_are_refused_where_the_order_depends_on_it(
 ) -> None:
     run(tmp_path, [Stop(3)], **settings).train()
     other = run(tmp_path, per_device_train_batch_size=2, **settings)
-    with pytest.raises(CheckpointError, match=r"batch size.*\| 4 +\| 2"):
+    with pytest.raises(
+        CheckpointError, match=r"(?s)batch size.*\| 4 +\| 2.*gradient_accumulation_steps x processes stays 4"
+    ):
         other.train(resume_from_checkpoint=True)
+    same = run(tmp_path, per_device_train_batch_size=2, gradient_accumulation_steps=2, **settings)
+    assert same.train(resume_from_checkpoint=True).global_step == STEPS
 
 
 class Rows(burnish.TrainerCallback):
@@ -283,3 +290,101 @@ def test_resuming_after_epochs(tmp_path: Path) -> None:
     resumed = run(tmp_path / "broken", **settings)
     resumed.train(resume_from_checkpoint=True)
     assert_same(straight, resumed)
+
+
+CHANGES: dict[str, dict[str, Any]] = {
+    "learning rate": {"learning_rate": 5e-3},
+    "schedule": {"lr_scheduler_type": "cosine"},
+    "warmup": {"warmup_steps": 6},
+    "more steps": {"max_steps": 12},
+    "more passes": {"max_steps": -1, "num_train_epochs": 4},
+    "all": {"learning_rate": 5e-3, "lr_scheduler_type": "cosine", "warmup_steps": 0.5, "max_steps": 12},
+    "weight decay": {"weight_decay": 0.5},
+}
+
+
+@pytest.mark.parametrize("name", CHANGES)
+def test_the_rate_after_a_change_is_that_of_a_fresh_run(name: str, tmp_path: Path) -> None:
+    fresh = run(tmp_path / "fresh", **CHANGES[name])
+    fresh.train()
+    run(tmp_path / "changed", [Stop(3)]).train()
+    changed = run(tmp_path / "changed", **CHANGES[name])
+    changed.train(resume_from_checkpoint=True)
+    expected, found = (runs.logged(one, "learning_rate") for one in (fresh, changed))
+    assert {step: rate for step, rate in found.items() if step > 3} == {s: r for s, r in expected.items() if s > 3}
+    assert changed.optimizer.param_groups[0]["weight_decay"] == fresh.optimizer.param_groups[0]["weight_decay"]
+    assert changed.state.global_step == fresh.state.global_step
+
+
+class Counted:
+    """A million rows, of which it counts those that are read."""
+
+    def __init__(self) -> None:
+        self.read: list[int] = []
+        self.rows = tiny.class_rows(16)
+
+    def __len__(self) -> int:
+        return 1_000_000
+
+    def __getitem__(self, number: int) -> Any:
+        self.read.append(number)
+        return self.rows[number % 16]
+
+
+def test_a_resume_far_in_a_pass_reads_no_more_than_one_near_its_begin(tmp_path: Path) -> None:
+    read: dict[int, int] = {}
+    for at in (10, 100_000):
+        folder = tmp_path / str(at)
+
+        def million(folder: Path, at: int) -> Any:
+            made = run(folder, max_steps=at + 2, save_steps=at + 1, logging_steps=1_000_000)
+            made.train_dataset = Counted()
+            return made
+
+        first = million(folder, 0)
+        first.train()
+        checkpoint = folder / "checkpoint-1"
+        moved = checkpoint.rename(folder / f"checkpoint-{at}")
+        for name, changes in (("trainer_state.json", {"global_step": at}), ("burnish.json", {})):
+            content = json.loads((moved / name).read_text())
+            content |= changes
+            if name == "burnish.json":
+                content["state"]["steps_in_pass"] = at
+            (moved / name).write_text(json.dumps(content))
+        (moved / "manifest.json").unlink()
+        manifest.seal(moved, step=at, run_id=run_of(folder / "checkpoint-2"), world_size=1, only_model=False)
+        resumed = million(folder, at)
+        resumed.train(resume_from_checkpoint=str(moved))
+        assert resumed.state.global_step == at + 2
+        read[at] = len(resumed.train_dataset.read)
+    assert read[100_000] == read[10]
+
+
+def test_a_checkpoint_without_an_optimizer_is_said_aloud(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    run(tmp_path, [Stop(3)], save_only_model=True).train()
+    resumed = run(tmp_path)
+    resumed.train(resume_from_checkpoint=True)
+    assert "has no state of the optimizer" in caplog.text and resumed.state.global_step == STEPS
+
+
+def test_a_checkpoint_of_another_model_is_refused(tmp_path: Path) -> None:
+    run(tmp_path, [Stop(3)]).train()
+    other = run(tmp_path)
+    other.model = other.model_wrapped = runs.classifier(hidden_size=64)
+    with pytest.raises(CheckpointError, match=r"of another shape: .*32.* in the file.*64.* in the model"):
+        other.train(resume_from_checkpoint=True)
+
+
+def test_a_finished_run_reports_what_it_came_to(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    whole = run(tmp_path, eval_strategy="steps", eval_steps=4, load_best_model_at_end=True, save_steps=4)
+    output = whole.train()
+    again = run(tmp_path, eval_strategy="steps", eval_steps=4, load_best_model_at_end=True, save_steps=4)
+    found = again.train(resume_from_checkpoint=True)
+    assert "Nothing is left to train" in caplog.text and "is at step 8, and this run has 8" in caplog.text
+    assert (found.global_step, found.training_loss) == (output.global_step, output.training_loss)
+    assert found.metrics["train_loss"] == output.metrics["train_loss"]
+    assert (again.state.best_metric, again.state.best_global_step) == (
+        whole.state.best_metric,
+        whole.state.best_global_step,
+    )
+    assert runs.difference(whole.model, again.model) == 0.0

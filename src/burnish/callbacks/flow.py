@@ -35,7 +35,7 @@ class Cadences:
     clock: RunClock = field(default_factory=RunClock)
 
     def mark_step(self, control: TrainerControl, state: TrainerState) -> None:
-        """Asks for what is due after `state.global_step`, and for the end at `state.max_steps` or when the time is up."""
+        """Asks for what is due after `state.global_step`, and for the end at the last step or when the time is up."""
         step, last = state.global_step, state.max_steps
         self.clock.step_ended()
         control.should_save |= self.save.due_at_step(step, last) or self.clock.save_is_due()
@@ -57,7 +57,7 @@ class Cadences:
         clock = self.clock
         limit, seconds = clock.limit or 0.0, clock.seconds
         logger.warning(
-            "max_time=%s is over: stopping at step %d of %d after %s, with %s kept for the last evaluation and save. %s",
+            "max_time=%s is over: stopping at step %d of %d after %s, with %s kept for a last evaluation and save. %s",
             *(in_words(limit), state.global_step, state.max_steps, in_words(seconds)),
             in_words(max(0.0, min(clock.reserve, limit - seconds))),
             "The learning rate is at the end of its schedule."

@@ -14,11 +14,25 @@ from . import files
 Change = tuple[str, Any, Any]
 
 NUM_PROCESSES = "num_processes"
+STEP_SIZE = "examples per step (batch size)"
 
 _FINGERPRINT = (
     "The fingerprint is of some rows as the model gets them: other files, another order, or the same texts with "
     "another tokenizer, prompt or cut change it.\n"
 )
+
+
+def _about(changes: list[Change]) -> str:
+    """What is good to know of these changes, a sentence a line."""
+    told = _FINGERPRINT if _tells_content(changes) else ""
+    for name, old, _ in changes:
+        if name == STEP_SIZE:
+            told += (
+                f"Another batch size is fine where per_device_train_batch_size x gradient_accumulation_steps x processes "
+                f"stays {old}; or with train_sampling_strategy 'random' or 'sequential', without packing and "
+                "dataloader_drop_last.\n"
+            )
+    return told
 
 
 def _tells_content(changes: list[Change]) -> bool:
@@ -51,7 +65,7 @@ def refuse_if_changed(checkpoint: Path | str, saved: Mapping[str, Any] | None, n
     )
     raise CheckpointError(
         f"{checkpoint} cannot be gone on from with other data or another division of the data into steps: examples of "
-        f"this pass would be seen twice or never.\n{table}\n{_FINGERPRINT if _tells_content(changes) else ''}"
+        f"this pass would be seen twice or never.\n{table}\n{_about(changes)}"
         "Set these back to the values of the checkpoint, or start a new run from its weights: "
         f"model_name_or_path={str(checkpoint)!r} without resume_from_checkpoint."
     )

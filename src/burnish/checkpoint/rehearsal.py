@@ -6,6 +6,7 @@ import errno
 import logging
 import shutil
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,7 @@ from torch.optim import Optimizer
 
 from burnish.core.errors import CheckpointError
 
-from . import adapters, files, layout, pretrained, staging, store, tensors, weights
+from . import adapters, files, pretrained, staging, store, tensors, weights
 from .store import Snapshot
 
 logger = logging.getLogger(__name__)
@@ -56,12 +57,20 @@ def rehearse(output_dir: Path | str, snapshot: Snapshot) -> None:
 def _failures(output_dir: Path, folder: Path, snapshot: Snapshot) -> Iterator[tuple[str, Exception]]:
     """Each part that fails, and how."""
     for what, attempt in _parts(output_dir, folder, snapshot):
-        try:
-            attempt()
-        except Exception as error:
-            if isinstance(error, OSError) and error.errno == errno.EIO:
-                raise
+        error = _failure_of(attempt)
+        if error is not None:
             yield what, error
+
+
+def _failure_of(attempt: Callable[[], object]) -> Exception | None:
+    """What an attempt raised, but for an error of the disk that may not come again."""
+    try:
+        attempt()
+    except Exception as error:
+        if isinstance(error, OSError) and error.errno == errno.EIO:
+            raise
+        return error
+    return None
 
 
 def _parts(output_dir: Path, folder: Path, snapshot: Snapshot) -> Iterator[tuple[str, Callable[[], object]]]:
@@ -73,9 +82,9 @@ def _parts(output_dir: Path, folder: Path, snapshot: Snapshot) -> Iterator[tuple
     if not snapshot.only_model:
         for name, part in store.stateful_parts(snapshot):
             what = f"{Path(name).stem} ({type(part).__name__})"
-            yield what, lambda name=name, part=part: files.save_tensors(folder / name, _small(part.state_dict()))
+            yield what, partial(_try_state, folder / name, part)
     for name, state in snapshot.state.stateful_callbacks.items():
-        yield f"the state of {name}", lambda state=state: _check_is_json(state)
+        yield f"the state of {name}", partial(_check_is_json, state)
     yield "the settings", lambda: files.as_json(snapshot.settings)
 
 
@@ -115,6 +124,10 @@ def _try_model(model: Any, folder: Path) -> None:
     for config in configs:
         if callable(save := getattr(config, "save_pretrained", None)):
             save(folder)
+
+
+def _try_state(path: Path, part: Any) -> None:
+    files.save_tensors(path, _small(part.state_dict()))
 
 
 def _small(content: Any) -> Any:

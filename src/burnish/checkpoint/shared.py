@@ -1,8 +1,8 @@
 """Weights that lie in the same memory, in models of transformers.
 
 ``save_pretrained`` writes a weight once where the model's class ties its names by itself when it is built, and refuses,
-or loses a name, where they came to share memory in another way. Those names are written each, so that ``from_pretrained``
-finds all of them; loaded into a model that shares them, they are shared still.
+or loses a name, where they came to share memory in another way. Those names are written each, so that
+``from_pretrained`` finds all of them; loaded into a model that shares them, they are shared still.
 """
 
 from __future__ import annotations

@@ -45,7 +45,8 @@ def in_words(seconds: float) -> str:
     """Seconds as a short text, in the two largest units that it has: "1d 6h", "2h", "1m 30s", "0.4s"."""
     if seconds < 10:
         return f"{seconds:.1f}s".replace(".0s", "s")
-    left, parts = round(seconds), []
+    left = round(seconds)
+    parts: list[str] = []
     for unit, size in UNITS.items():
         count, left = divmod(left, size)
         if count or parts:

@@ -10,7 +10,7 @@ from typing import Any
 from burnish.core.errors import CheckpointError
 
 BUFFER = "BufferShuffledExamplesIterable"
-"""Part of a stream of `datasets` (``shuffle(buffer_size=...)``) whose state lacks the rows that it has in its buffer."""
+"""Part of a stream of `datasets` (``shuffle(buffer_size=...)``) whose state lacks the rows in its buffer."""
 WRAPPERS = {"RebatchedArrowExamplesIterable", "FormattedExamplesIterable"}
 """Put around the parts of a stream when it is read."""
 NEVER = -1

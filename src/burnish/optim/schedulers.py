@@ -75,7 +75,8 @@ def move_to(scheduler: LRScheduler, step: float) -> None:
         raise SettingError(f"A {type(scheduler).__name__} has no rate for step {step} alone; load its state instead.")
     for group, peak in zip(scheduler.optimizer.param_groups, scheduler.base_lrs, strict=True):
         group["initial_lr"] = peak
-    placed = LambdaLR(scheduler.optimizer, scheduler.lr_lambdas, last_epoch=step - 1)
+    before: Any = step - 1  # torch says that it is whole, and asks it of nobody
+    placed = LambdaLR(scheduler.optimizer, scheduler.lr_lambdas, last_epoch=before)
     scheduler.load_state_dict(placed.state_dict())
 
 

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from burnish.checkpoint.position import NUM_PROCESSES
+from burnish.checkpoint.position import NUM_PROCESSES, STEP_SIZE
 from burnish.core.errors import SettingError
 from burnish.data.assembly import Assembly, reading_draws
 from burnish.data.batches import OrderedBatches, StreamBatches, is_stream
@@ -32,7 +32,6 @@ if TYPE_CHECKING:
 
 Source = PlannedSource | StreamSource | LoaderSource
 
-STEP_SIZE = "examples per step (batch size)"
 ROWS, CONTENT = "rows of train_dataset", "content of train_dataset (fingerprint)"
 """In a position."""
 

@@ -15,7 +15,6 @@ from burnish.checkpoint.background import BackgroundWriter
 from burnish.core.errors import CheckpointError, UnsavedError
 from burnish.core.progress import stateful
 from burnish.core.run_clock import RunClock
-
 from burnish.evaluation.best import metric_key
 
 from .hooks import overridden, takes
