@@ -32,6 +32,7 @@ class EmbeddingTables:
         owners = Counter(id(weight) for _, weight in model.named_parameters(remove_duplicate=False))
         modules = (part for part in model.modules() if isinstance(part, nn.Embedding))
         self.modules = [part for part in modules if _is_large(part) and owners[id(part.weight)] == 1]
+        self.weights = frozenset(part.weight for part in self.modules)
         self._buffers: dict[torch.Tensor, torch.Tensor] = {}
         self._looked_up: dict[torch.Tensor, list[torch.Tensor]] = {}
         self._unique: set[torch.Tensor] = set()
