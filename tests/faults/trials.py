@@ -121,6 +121,8 @@ FAULTS: dict[str, Fault] = {
     "small disk": small_disk,
 }
 NEEDS_MOUNT = "small disk"
+SAVES_NO_OTHERS = ("SIGKILL at any moment", "SIGKILL at an operation on a file")
+"""After these a run has saved what it would have saved. A signal that is obeyed adds a checkpoint."""
 LOSES_BEST = ("operations on checkpoints fail", "full disk", "damaged newest checkpoint", "small disk")
 """After these the best checkpoint may be gone, or never have been written: another is then the best that there is."""
 
@@ -136,7 +138,7 @@ def trial(kind: str, seed: int, folder: Path, straight: Straight) -> list[str]:
     folder.mkdir()
     try:
         told = _tried(kind, draw, folder, straight, settings)
-        if kind not in LOSES_BEST:
+        if kind in SAVES_NO_OTHERS:
             missing = straight.stay[rule] - {path.name for path in find.checkpoints(folder)}
             told += [f"{name} is not there any more ({rule})" for name in sorted(missing)]
     finally:

@@ -28,9 +28,9 @@ def _about(changes: list[Change]) -> str:
     for name, old, _ in changes:
         if name == STEP_SIZE:
             told += (
-                f"Another batch size is fine where per_device_train_batch_size x gradient_accumulation_steps x processes "
-                f"stays {old}; or with train_sampling_strategy 'random' or 'sequential', without packing and "
-                "dataloader_drop_last.\n"
+                "Another batch size is fine where per_device_train_batch_size x gradient_accumulation_steps x "
+                f"processes stays {old}; or with train_sampling_strategy 'random' or 'sequential', without packing "
+                "and dataloader_drop_last.\n"
             )
     return told
 
