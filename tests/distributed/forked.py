@@ -38,7 +38,7 @@ def in_processes(count: int, folder: Path, work: Callable[..., Any], *given: Any
     answers = [folder / f".answer-{time.monotonic_ns()}-{index}" for index in range(count)]
     folder.mkdir(parents=True, exist_ok=True)
     started = [
-        fork.Process(target=_child, args=(index, count, port, answer, work, given, named), daemon=True)
+        fork.Process(target=_child, args=(index, count, port, answer, work, given, named))
         for index, answer in enumerate(answers)
     ]
     for process in started:

@@ -21,6 +21,9 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
+_meeting: list[Any] = []
+"""The store of the process group that burnish made last."""
+
 
 @dataclass(frozen=True)
 class Launch:
@@ -74,8 +77,18 @@ def join(backend: str, timeout: timedelta) -> bool:
                 f"WORLD_SIZE is {os.environ['WORLD_SIZE']}, and {', '.join(missing)} is not set: start the processes "
                 "with torchrun or accelerate launch, which set all of them; or unset WORLD_SIZE to train in one."
             )
-        dist.init_process_group(backend, timeout=timeout)
+        from torch.distributed.rendezvous import rendezvous
+
+        store, index, count = next(iter(rendezvous("env://", timeout=timeout)))
+        dist.init_process_group(backend, store=store, rank=index, world_size=count, timeout=timeout)
+        _meeting[:] = [store]
     return True
+
+
+def meeting() -> Any:
+    """The key-value store where the processes met, for what cannot be said otherwise; None where burnish did not bring
+    them together."""
+    return _meeting[-1] if _meeting else None
 
 
 def default_backend(use_cpu: bool) -> str:

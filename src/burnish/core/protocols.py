@@ -108,8 +108,8 @@ class Engine(Protocol):
         """Takes part in a step in which this process has no micro-batch."""
         ...
 
-    def total(self, value: torch.Tensor) -> torch.Tensor:
-        """The sum of a tensor over all processes, on the device."""
+    def completed(self, loss: torch.Tensor) -> torch.Tensor:
+        """After the last micro-batch of a step: its loss over all processes, of this one's part (0-dimensional)."""
         ...
 
     def to_device(self, inputs: Inputs) -> Inputs:

@@ -128,15 +128,6 @@ class DDPEngine(SingleEngine):
         assert self._ddp is not None, "wrapped() comes first"
         return contextlib.nullcontext() if last else self._ddp.no_sync()
 
-    def gradient_norm(self) -> torch.Tensor:
-        """As for one process.
-
-        Raises:
-            SettingError: a parameter had no gradient in the last micro-batch, so that its bucket was not summed.
-        """
-        self._refuse_unused()
-        return super().gradient_norm()
-
     @property
     def may_redo(self) -> bool:  # type: ignore[override]
         return not self._in_last
@@ -151,9 +142,15 @@ class DDPEngine(SingleEngine):
         with self.micro_batch(last=True):
             self.backward(self.compute(self._ddp, _nothing))
 
-    def total(self, value: torch.Tensor) -> torch.Tensor:
-        dist.all_reduce(value)
-        return value
+    def completed(self, loss: torch.Tensor) -> torch.Tensor:
+        """The sum of the losses of all processes.
+
+        Raises:
+            SettingError: a parameter had no gradient in the last micro-batch, so that its bucket was not summed.
+        """
+        self._refuse_unused()
+        dist.all_reduce(loss)
+        return loss
 
     def _refuse_unused(self) -> None:
         summed = {id(weight) for weight in self._summed}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import pickle
 import weakref
@@ -13,7 +14,7 @@ import torch
 import torch.distributed as dist
 
 from burnish.core.errors import ProcessError
-from burnish.core.processes import Alone, default_backend, join, launch
+from burnish.core.processes import Alone, default_backend, join, launch, meeting
 from burnish.core.protocols import Processes
 
 logger = logging.getLogger(__name__)
@@ -24,6 +25,9 @@ WIDTH = 16
 """Numbers that a process says at once. The first two are for the mechanism: how it is, and how many bytes follow."""
 
 FINE, FAILED = 0.0, 1.0
+
+WORDS = "burnish: a process has failed"
+"""Key of what a process says that could not reach the others."""
 
 PATIENCE = timedelta(seconds=5)
 """How long a process that fails waits for the others to hear of it. Those in the middle of a step learn of it when this
@@ -76,20 +80,39 @@ class Group:
         if error is self._told or isinstance(error, ProcessError):
             return
         self._told = error
-        content = pickle.dumps((type(error).__name__, str(error)))
+        content = pickle.dumps((self.index, type(error).__name__, str(error)))
         try:
             self._round(FAILED, (), content, PATIENCE)
         except RuntimeError as unheard:
             if _is_lost(error) and _is_lost(unheard):
-                raise ProcessError(_GONE) from error
+                raise ProcessError(self._left_words()) from error
+            self._leave_words(content)
             logger.debug("The other processes did not hear of the failure: %s", unheard)
+
+    def _leave_words(self, content: bytes) -> None:
+        """For those who are in the middle of a step."""
+        store = meeting()
+        if store is not None:
+            with contextlib.suppress(RuntimeError):
+                store.set(WORDS, content)
+
+    def _left_words(self) -> str:
+        """Why another process has gone, where it said so."""
+        with contextlib.suppress(RuntimeError):  # the store may have gone with it
+            store = meeting()
+            if store is not None and store.check([WORDS]):
+                return self._described(store.get(WORDS))
+        return _GONE
+
+    def _described(self, content: bytes) -> str:
+        index, kind, words = pickle.loads(content)
+        return f"Process {index} of {self.count} has failed: {kind}: {words}"
 
     def _said(self, numbers: Sequence[float], content: bytes = b"") -> tuple[list[list[float]], list[bytes]]:
         rows, contents = self._heard(numbers, content)
         for index, row in enumerate(rows):
             if row[0] == FAILED:
-                kind, words = pickle.loads(contents[index])
-                raise ProcessError(f"Process {index} of {self.count} has failed: {kind}: {words}")
+                raise ProcessError(self._described(contents[index]))
         return [row[2 : 2 + len(numbers)] for row in rows], contents
 
     def _heard(self, numbers: Sequence[float], content: bytes) -> tuple[list[list[float]], list[bytes]]:
@@ -98,7 +121,7 @@ class Group:
         except RuntimeError as error:
             if not _is_lost(error):
                 raise
-            raise ProcessError(_GONE) from error
+            raise ProcessError(self._left_words()) from error
 
     def _round(
         self, state: float, numbers: Sequence[float], content: bytes, patience: timedelta | None = None

@@ -66,7 +66,7 @@ class StepRunner:
         if not self.model.training:
             self.model.train()
         self.engine.begin_step()
-        loss = self.engine.total(self._accumulate_within_memory(step, totals))
+        loss = self.engine.completed(self._accumulate_within_memory(step, totals))
         grad_norm = self.engine.gradient_norm()
         report = StepReport(loss, grad_norm, torch.isfinite(loss) & torch.isfinite(grad_norm))
         self._update(report)

@@ -12,6 +12,7 @@ from torch.utils.data.distributed import DistributedSampler
 
 from burnish.core.protocols import Processes
 from burnish.core.types import MicroBatch, are_rows_apart
+from burnish.data.assembly import as_inputs
 from burnish.data.batches import OrderedBatches, StreamBatches
 from burnish.data.counting import num_rows
 from burnish.data.loaders import SharedLoader
@@ -91,10 +92,11 @@ def _of_users_loader(shared: SharedLoader, processes: Processes) -> Iterator[Any
         repeated = _repeated(processes.all_of(known), processes.index)
         for own, again, inputs in zip(known, repeated, shared.loader, strict=True):
             kept = [place for place in range(len(own)) if place not in again]
-            if len(kept) == len(own) or not are_rows_apart(inputs, len(own)):
+            if len(kept) == len(own) or not are_rows_apart(as_inputs(inputs, own), len(own)):
                 yield NumberedInputs(inputs, tuple(own))
             elif kept:
-                yield NumberedInputs(_picked(inputs, len(own), kept), tuple(own[place] for place in kept))
+                picked = _picked(as_inputs(inputs, own), len(own), kept)
+                yield NumberedInputs(picked, tuple(own[place] for place in kept))
 
 
 def known_rows(loader: Any) -> list[list[int]] | None:

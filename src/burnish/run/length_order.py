@@ -12,12 +12,12 @@ import torch
 from torch import nn
 from torch.utils.data import DataLoader
 
+from burnish.core.protocols import Processes
 from burnish.core.types import Inputs, MicroBatch
 from burnish.data.assembly import Assembly
 from burnish.data.batches import NumberedBatches, OrderedBatches, in_order
 from burnish.data.dataset_lengths import lengths_of
 from burnish.data.microbatches import Budget, filled
-from burnish.data.share import equal_work
 from burnish.data.sources import Loading
 from burnish.data.table import is_at_hand, spread
 from burnish.evaluation.logits import keys_to_ignore, logits_of
@@ -118,20 +118,26 @@ def in_length_order(trainer: Trainer, dataset: Any, args: Any, loader: DataLoade
     if not lengths or tried is None or trainer.objective.rows_interact or not assembly.trim:
         return None
     budget = _budget(trainer, args, tried.padding_free)
-    groups = _groups(lengths, args, assembly, budget)
-    work = [sum(lengths[row] for row in group) + budget.call_cost for group in groups]
-    own = sorted(equal_work(work, trainer.engine.num_processes)[trainer.engine.process_index])
+    groups, own = _groups(lengths, args, assembly, budget, trainer.engine.processes)
     to_enter = PaddingFree.of(trainer.model) if tried.padding_free and not trainer.is_in_train else None
     return ByLength(loader, OrderedBatches(dataset, groups, assembly), own, loading_for(trainer, args), to_enter)
 
 
-def _groups(lengths: Sequence[int], args: Any, assembly: Assembly, budget: Budget) -> list[list[int]]:
-    """Row numbers by length. What a collator draws depends on the batch: there, batches have a fixed number of rows, so
-    that a loss is the same on every device."""
-    if not assembly.collation_draws:
-        return filled(lengths, budget)
+def _groups(
+    lengths: Sequence[int], args: Any, assembly: Assembly, budget: Budget, processes: Processes
+) -> tuple[list[list[int]], Sequence[int]]:
+    """Row numbers by length, and which of these batches are of this process.
+
+    Each process makes batches of its share of the rows. What a collator draws depends on the batch: there, all batches
+    have a fixed number of rows and are dealt out, so that a loss is the same on every device and number of processes.
+    """
     by_length = sorted(range(len(lengths)), key=lambda row: (-lengths[row], row))
-    return [[by_length[i] for i in batch] for batch in in_order(len(lengths), args.eval_batch_size)]
+    if assembly.collation_draws:
+        groups = [[by_length[i] for i in batch] for batch in in_order(len(lengths), args.eval_batch_size)]
+        return groups, range(processes.index, len(groups), processes.count)
+    rows = by_length[processes.index :: processes.count]
+    groups = [[rows[i] for i in group] for group in filled([lengths[row] for row in rows], budget)]
+    return groups, range(len(groups))
 
 
 def _budget(trainer: Trainer, args: Any, leaves_padding_out: bool) -> Budget:

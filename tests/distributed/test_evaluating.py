@@ -1,0 +1,199 @@
+"""Evaluation and prediction on several processes: every row once, in the order of the dataset, on all of them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import tiny
+import torch
+from distributed.forked import in_processes, values
+from torch.utils.data import DataLoader, IterableDataset
+from torch.utils.data.distributed import DistributedSampler
+from trainer import runs
+
+import burnish
+
+
+class Stream(IterableDataset[Any]):
+    def __init__(self, rows: list[Any]) -> None:
+        self.rows = rows
+
+    def __iter__(self) -> Iterator[Any]:
+        return iter(self.rows)
+
+
+class OwnStep(burnish.Trainer):
+    """Sees batches, which therefore come in the order of the dataset."""
+
+    def prediction_step(self, *given: Any, **named: Any) -> Any:
+        return super().prediction_step(*given, **named)
+
+
+class SplitLoader(burnish.Trainer):
+    """`DistributedSampler` fills up with rows of others."""
+
+    def get_test_dataloader(self, dataset: Any) -> Any:
+        sampler = DistributedSampler(dataset, shuffle=False) if self.args.world_size > 1 else None
+        return DataLoader(dataset, 2, sampler=sampler, collate_fn=self.data_collator)
+
+    get_eval_dataloader = get_test_dataloader
+
+
+class PreparedLoader(burnish.Trainer):
+    def get_test_dataloader(self, dataset: Any) -> Any:
+        return self.accelerator.prepare(DataLoader(dataset, 2, collate_fn=self.data_collator))
+
+    get_eval_dataloader = get_test_dataloader
+
+
+class PlainLoader(burnish.Trainer):
+    def get_test_dataloader(self, dataset: Any) -> Any:
+        return DataLoader(dataset, 2, collate_fn=self.data_collator)
+
+    get_eval_dataloader = get_test_dataloader
+
+
+KINDS: dict[str, tuple[Any, Any]] = {
+    "by length": (burnish.Trainer, list),
+    "in order": (OwnStep, list),
+    "stream": (burnish.Trainer, Stream),
+    "split loader": (SplitLoader, list),
+    "prepared loader": (PreparedLoader, list),
+    "plain loader": (PlainLoader, list),
+}
+
+
+def counted(prediction: Any) -> dict[str, float]:
+    right = prediction.predictions.argmax(-1) == prediction.label_ids
+    return {"rows": len(prediction.label_ids), "accuracy": float(right.mean()), "inputs": prediction.inputs.shape[0]}
+
+
+def judged(folder: Path, kind: str, count: int, **settings: Any) -> dict[str, Any]:
+    """Of 7 rows in batches of 2, what `predict` and `evaluate` give."""
+    cls, wrap = KINDS[kind]
+    rows = tiny.class_rows(count, num_labels=7)
+    parts = {"model": runs.classifier(num_labels=7), "compute_metrics": counted}
+    given = {"per_device_eval_batch_size": 2, "include_for_metrics": ["inputs", "loss"], **settings}
+    run = runs.trainer(folder, cls, parts=parts, **given)
+    found = run.predict(wrap(rows))
+    metrics = {**found.metrics, **run.evaluate(wrap(rows))}
+    return {
+        "predictions": found.predictions,
+        "labels": found.label_ids,
+        "metrics": {name: value for name, value in metrics.items() if not name.endswith(("runtime", "per_second"))},
+    }
+
+
+@pytest.mark.parametrize("count", [7, 1])
+@pytest.mark.parametrize("kind", KINDS)
+def test_every_row_once_in_the_order_of_the_dataset(kind: str, count: int, tmp_path: Path) -> None:
+    """Also where there are fewer rows than processes."""
+    alone = judged(tmp_path / "alone", kind, count)
+    assert alone["labels"].tolist() == list(range(count)) and alone["metrics"]["test_rows"] == count
+    for found in values(in_processes(2, tmp_path, judged, tmp_path / "together", kind, count)):
+        assert found["labels"].tolist() == list(range(count))
+        np.testing.assert_allclose(found["predictions"], alone["predictions"], atol=1e-6)
+        assert found["metrics"] == pytest.approx(alone["metrics"], rel=1e-6)
+
+
+def loss_of(folder: Path) -> dict[str, float]:
+    model = tiny.bert("TokenClassification", num_labels=3)
+    parts = {"model": model, "train_dataset": None, "data_collator": None, "processing_class": tiny.tokenizer()}
+    run = runs.trainer(folder, parts=parts, per_device_eval_batch_size=3)
+    return run.evaluate(tiny.tag_rows(23))
+
+
+def test_the_loss_is_a_mean_over_all_targets(tmp_path: Path) -> None:
+    alone = loss_of(tmp_path)["eval_loss"]
+    for found in values(in_processes(4, tmp_path, loss_of, tmp_path)):
+        assert found["eval_loss"] == pytest.approx(alone, rel=1e-6)
+
+
+def ragged(folder: Path) -> Any:
+    """Outputs of unequal width, and every process has other widths."""
+    model = tiny.bert("TokenClassification", num_labels=3)
+    parts = {"model": model, "train_dataset": None, "data_collator": None, "processing_class": tiny.tokenizer()}
+    run = runs.trainer(folder, parts=parts, per_device_eval_batch_size=2)
+    found = run.predict(tiny.tag_rows(9))
+    return found.predictions, found.label_ids
+
+
+def test_outputs_of_unequal_width(tmp_path: Path) -> None:
+    alone = ragged(tmp_path)
+    for found in values(in_processes(2, tmp_path, ragged, tmp_path)):
+        for one, other in zip(found, alone, strict=True):
+            np.testing.assert_allclose(one, other, atol=1e-6)
+
+
+class ByBatch:
+    """Adds up itself (`batch_eval_metrics`)."""
+
+    def __init__(self) -> None:
+        self.right = self.rows = 0
+
+    def __call__(self, prediction: Any, compute_result: bool = False) -> Any:
+        predicted, labels = torch.as_tensor(prediction.predictions), torch.as_tensor(prediction.label_ids)
+        self.right += int((predicted.argmax(-1) == labels).sum())
+        self.rows += len(labels)
+        return {"accuracy": self.right / self.rows, "rows": self.rows} if compute_result else {}
+
+
+def metrics_of(folder: Path, way: str) -> dict[str, Any]:
+    metric = {"by batch": ByBatch(), "by name": "accuracy"}[way]
+    parts = {"model": runs.classifier(num_labels=3), "compute_metrics": metric}
+    run = runs.trainer(folder, parts=parts, batch_eval_metrics=way == "by batch", per_device_eval_batch_size=2)
+    metrics = run.evaluate(tiny.class_rows(11, num_labels=3))
+    return {name: value for name, value in metrics.items() if name in ("eval_accuracy", "eval_rows", "eval_loss")}
+
+
+@pytest.mark.parametrize("way", ["by batch", "by name"])
+def test_metrics_of_all_rows(way: str, tmp_path: Path) -> None:
+    alone = metrics_of(tmp_path, way)
+    assert "eval_accuracy" in alone
+    for found in values(in_processes(2, tmp_path, metrics_of, tmp_path, way)):
+        assert found == pytest.approx(alone, rel=1e-6)
+
+
+def texts(folder: Path, **settings: Any) -> Any:
+    given = {"predict_with_generate": True, "generation_max_length": 6, "per_device_eval_batch_size": 2, **settings}
+    args = runs.arguments(folder, burnish.Seq2SeqTrainingArguments, **given)
+    run = burnish.Seq2SeqTrainer(model=tiny.t5(), args=args, processing_class=tiny.tokenizer())
+    found = run.predict(tiny.pair_rows(7))
+    return found.predictions, found.label_ids
+
+
+def test_written_texts(tmp_path: Path) -> None:
+    alone = texts(tmp_path)
+    for found in values(in_processes(2, tmp_path, texts, tmp_path)):
+        for one, other in zip(found, alone, strict=True):
+            np.testing.assert_array_equal(one, other)
+
+
+def while_training(folder: Path) -> Any:
+    """A run that ends with the best of its evaluations."""
+    parts = {"eval_dataset": {"a": tiny.class_rows(5), "b": tiny.class_rows(3)}, "compute_metrics": "accuracy"}
+    run = runs.trainer(
+        folder,
+        parts=parts,
+        max_steps=4,
+        eval_strategy="steps",
+        eval_steps=1,
+        save_strategy="steps",
+        save_steps=1,
+        load_best_model_at_end=True,
+        metric_for_best_model="eval_b_loss",
+        learning_rate=0.05,
+    )
+    run.train()
+    state = run.state
+    return state.best_global_step, state.best_metric, Path(state.best_model_checkpoint).name, runs.weights(run.model)
+
+
+def test_evaluations_of_a_run_and_its_best_weights(tmp_path: Path) -> None:
+    one, other = values(in_processes(2, tmp_path, while_training, tmp_path / "out"))
+    assert one[:3] == other[:3] and one[0] is not None
+    assert runs.difference(one[3], other[3]) == 0.0

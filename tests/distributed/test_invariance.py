@@ -1,0 +1,120 @@
+"""For one seed, any number of processes takes the same steps: examples, loss, gradient norm and weights."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import tiny
+import torch
+import transformers
+from distributed.forked import in_processes, values
+from trainer import runs
+
+import burnish
+
+ROWS = 27  # three steps of 8 a pass, and one of 3: fewer rows than four processes
+STEP = 8
+TOLERANCE = 1e-6
+
+KINDS: dict[str, tuple[Any, Any]] = {
+    "classification": (lambda: tiny.bert("SequenceClassification"), tiny.class_rows),
+    "token classification": (lambda: tiny.bert("TokenClassification", num_labels=3), tiny.tag_rows),
+    "causal lm": (tiny.llama, tiny.language_rows),
+    "seq2seq": (tiny.t5, tiny.pair_rows),
+}
+WAYS: dict[str, dict[str, Any]] = {
+    "plain": {},
+    "accumulation": {"gradient_accumulation_steps": 2},
+    "few tokens": {"token_budget": 40},
+    "clipped AdamW": {"max_grad_norm": 0.05, "optim": "adamw_torch", "adam_epsilon": 1e-5, "learning_rate": 1e-3},
+}
+
+
+def collator() -> Any:
+    return transformers.DataCollatorForTokenClassification(tiny.tokenizer())
+
+
+def collator_for(kind: str) -> Any:
+    if kind == "classification":
+        return runs.collator()
+    return transformers.DataCollatorForSeq2Seq(tiny.tokenizer()) if kind == "seq2seq" else collator()
+
+
+def trained(folder: Path, count: int, kind: str, way: str) -> dict[str, Any]:
+    """What a run of two passes logged, and its weights."""
+    build, rows = KINDS[kind]
+    accumulation = WAYS[way].get("gradient_accumulation_steps", 1)
+    settings = {
+        "num_train_epochs": 2,
+        "per_device_train_batch_size": STEP // (count * accumulation),
+        "learning_rate": 0.05,
+        "optim": "sgd",
+        "max_grad_norm": 0.0,
+        **WAYS[way],
+    }
+    model = build()
+    args = runs.arguments(folder, **settings)
+    run = burnish.Trainer(model=model, args=args, train_dataset=rows(ROWS), data_collator=collator_for(kind))
+    run.train()
+    state = run.state
+    return {
+        "loss": runs.logged(run, "loss"),
+        "grad_norm": runs.logged(run, "grad_norm"),
+        "weights": runs.weights(model),
+        "counts": (state.global_step, state.num_examples_seen, state.num_input_tokens_seen),
+        "engine": type(run.engine).__name__,
+    }
+
+
+def grid(folder: Path, count: int, kinds: list[str]) -> dict[tuple[str, str], dict[str, Any]]:
+    return {(kind, way): trained(folder, count, kind, way) for kind in kinds for way in WAYS}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("count", [2, 4])
+def test_any_number_of_processes_takes_the_same_steps(count: int, kind: str, tmp_path: Path) -> None:
+    alone = grid(tmp_path / "alone", 1, [kind])
+    for found in values(in_processes(count, tmp_path, grid, tmp_path / "together", count, [kind])):
+        for way, run in found.items():
+            assert run["engine"] == "DDPEngine"
+            assert run["counts"] == alone[way]["counts"], way
+            for name in ("loss", "grad_norm"):
+                assert run[name] == pytest.approx(alone[way][name], rel=2e-5), (way, name)
+            assert runs.difference(run["weights"], alone[way]["weights"]) < TOLERANCE, way
+
+
+def test_processes_end_with_the_same_bits(tmp_path: Path) -> None:
+    one, other = values(in_processes(2, tmp_path, trained, tmp_path, 2, "causal lm", "clipped AdamW"))
+    assert one["loss"] == other["loss"] and one["grad_norm"] == other["grad_norm"]
+    assert all(torch.equal(one["weights"][name], other["weights"][name]) for name in one["weights"])
+
+
+def with_dropout(folder: Path) -> Any:
+    model = runs.classifier(hidden_dropout_prob=0.3)
+    run = runs.trainer(folder, parts={"model": model}, max_steps=3, per_device_train_batch_size=2)
+    run.train()
+    return runs.weights(model)
+
+
+def test_dropout_is_repeated(tmp_path: Path) -> None:
+    once = values(in_processes(2, tmp_path, with_dropout, tmp_path / "once"))
+    again = values(in_processes(2, tmp_path, with_dropout, tmp_path / "again"))
+    assert runs.difference(once[0], again[0]) == runs.difference(once[0], once[1]) == 0.0
+
+
+def weights_to_begin_with(folder: Path) -> Any:
+    """A model that every process has drawn for itself."""
+    import os
+
+    torch.manual_seed(int(os.environ["RANK"]))
+    run = runs.trainer(folder, parts={"model": transformers.BertForSequenceClassification(tiny.bert_config())})
+    run.args.max_steps, run.args.learning_rate = 1, 1e-12
+    run.train()
+    return runs.weights(run.model)
+
+
+def test_all_processes_begin_with_the_weights_of_the_first(tmp_path: Path) -> None:
+    one, other = values(in_processes(2, tmp_path, weights_to_begin_with, tmp_path))
+    assert runs.difference(one, other) == 0.0
