@@ -72,12 +72,12 @@ def counted(prediction: Any) -> dict[str, float]:
     return {"rows": len(prediction.label_ids), "accuracy": float(right.mean()), "inputs": prediction.inputs.shape[0]}
 
 
-def judged(folder: Path, kind: str, count: int, **settings: Any) -> dict[str, Any]:
-    """Of 7 rows in batches of 2, what `predict` and `evaluate` give."""
+def judged(folder: Path, kind: str, count: int, batch: int) -> dict[str, Any]:
+    """What `predict` and `evaluate` give."""
     cls, wrap = KINDS[kind]
     rows = tiny.class_rows(count, num_labels=7)
     parts = {"model": runs.classifier(num_labels=7), "compute_metrics": counted}
-    given = {"per_device_eval_batch_size": 2, "include_for_metrics": ["inputs", "loss"], **settings}
+    given = {"per_device_eval_batch_size": batch, "include_for_metrics": ["inputs", "loss"]}
     run = runs.trainer(folder, cls, parts=parts, **given)
     found = run.predict(wrap(rows))
     metrics = {**found.metrics, **run.evaluate(wrap(rows))}
@@ -88,13 +88,13 @@ def judged(folder: Path, kind: str, count: int, **settings: Any) -> dict[str, An
     }
 
 
-@pytest.mark.parametrize("count", [7, 1])
+@pytest.mark.parametrize(("count", "batch"), [(7, 2), (7, 8), (1, 2)])
 @pytest.mark.parametrize("kind", KINDS)
-def test_every_row_once_in_the_order_of_the_dataset(kind: str, count: int, tmp_path: Path) -> None:
-    """Also where there are fewer rows than processes."""
-    alone = judged(tmp_path / "alone", kind, count)
+def test_every_row_once_in_the_order_of_the_dataset(kind: str, count: int, batch: int, tmp_path: Path) -> None:
+    """Also where there are fewer batches, or rows, than processes."""
+    alone = judged(tmp_path / "alone", kind, count, batch)
     assert alone["labels"].tolist() == list(range(count)) and alone["metrics"]["test_rows"] == count
-    for found in values(in_processes(2, tmp_path, judged, tmp_path / "together", kind, count)):
+    for found in values(in_processes(2, tmp_path, judged, tmp_path / "together", kind, count, batch)):
         assert found["labels"].tolist() == list(range(count))
         np.testing.assert_allclose(found["predictions"], alone["predictions"], atol=1e-6)
         assert found["metrics"] == pytest.approx(alone["metrics"], rel=1e-6)

@@ -68,7 +68,8 @@ def _batches(trainer: Trainer, dataset: Any, name: str) -> Any:
     args = trainer.settings
     dataset = _looked_through(trainer, dataset, args, name)
     as_it_stands = _in_dataset_order(trainer, dataset, args)
-    return in_length_order(trainer, dataset, args, as_it_stands) or as_it_stands
+    by_length = in_length_order(trainer, dataset, args, as_it_stands)
+    return as_it_stands if by_length is None else by_length
 
 
 def _looked_through(trainer: Trainer, dataset: Any, args: Any, name: str) -> Any:
