@@ -50,6 +50,23 @@ def test_settings_come_from_a_file_too(folder, tmp_path, capsys) -> None:
     assert (found["scenario"]["rows"], found["scenario"]["micro_batches"]) == (4, 2)
 
 
+def test_ways_to_train_are_compared(folder, capsys) -> None:
+    words = plan(folder, "--compare", "--num_processes", "4", "--device_memory_gib", "24")
+    assert main([*words, "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)["compared"]
+    full = {kind["shared"]: kind["memory"] for kind in found if kind["trained"] == "every weight"}
+    assert len(full) == 8 and len(found) == 24
+    shared = [full[name]["peak"] for name in ("nothing", "ZeRO 1", "ZeRO 2", "ZeRO 3")]
+    assert shared == sorted(shared, reverse=True)
+    assert full["ZeRO 1"]["optimizer"] == full["nothing"]["optimizer"] / 4
+    assert full["ZeRO 2, optimizer on the host"]["on_host"] == full["ZeRO 2"]["optimizer"]
+    adapters = [kind["memory"] for kind in found if kind["shared"] == "nothing"]
+    assert adapters[0]["gradients"] > adapters[1]["gradients"] == adapters[2]["gradients"]
+    assert adapters[2]["weights"] < adapters[1]["weights"]
+    assert main(words) == 0
+    assert "QLoRA, rank 16" in capsys.readouterr().out
+
+
 @pytest.mark.parametrize(
     ("words", "said"),
     [

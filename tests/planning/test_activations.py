@@ -112,3 +112,16 @@ def test_every_task_and_kind_of_model_can_be_planned() -> None:
     ):
         found = activations_of(name, config, scenario(length=16, rows=2, share_of_targets=0.5))
         assert max(peak.bytes for peak in found.peaks.values()) > 0, name
+
+
+def test_an_update_in_the_backward_pass_holds_one_gradient_at_a_time() -> None:
+    sizes = [weight.numel() * 4 for weight in transformers.LlamaForCausalLM(llama()).parameters()]
+    ordinary, early = (
+        activations_of(CAUSAL, llama(), scenario(in_backward=each, rows=1, length=4)).peaks for each in (False, True)
+    )
+    assert max(peak.gradients for peak in early.values()) <= max(sizes)
+    last = "end of backward"
+    assert ordinary[last].gradients - early[last].gradients > 0.5 * sum(sizes)
+    # those of the first micro-batch stay until the last
+    kept = activations_of(CAUSAL, llama(), scenario(in_backward=True, micro_batches=2)).peaks
+    assert kept[LATER + FORWARD].gradients == sum(sizes)

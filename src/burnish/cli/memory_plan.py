@@ -19,7 +19,7 @@ from .threads import load_torch
 if TYPE_CHECKING:
     from burnish.planning.memory import Memory
     from burnish.planning.scenario import Scenario
-    from burnish.planning.verdict import Verdict
+    from burnish.planning.verdict import Kind, Verdict
 
 USAGE = """\
 Says how much memory a run will take, before it: from the model's config alone, without its weights.
@@ -40,6 +40,8 @@ FLAGS = (
          "plan"),
     Flag("num_processes", "int", 1, "Processes, each with a device of its own.", SECTION, "plan"),
     Flag("offload_optimizer", "bool", False, "Keep the optimizer's states on the host.", SECTION, "plan", alone=True),
+    Flag("compare", "bool", False, "Also: every weight, LoRA and QLoRA, at each stage of ZeRO and with offloading.",
+         SECTION, "plan", alone=True),
     Flag("json", "bool", False, "Print JSON.", SECTION, "plan", alone=True),
 )  # fmt: skip
 CLASSES = {
@@ -69,11 +71,12 @@ def command(words: Sequence[str]) -> int:
     from .quiet import quiet
 
     with quiet():
-        scenario, verdict = plan(given, own)
+        scenario, verdict, kinds = plan(given, own)
     if own["json"]:
-        say(json.dumps(as_json(given, scenario, verdict), indent=2))
+        say(json.dumps(as_json(given, scenario, verdict, kinds), indent=2))
     else:
         show(given, scenario, verdict)
+        show_compared(kinds, verdict.limit)
     return 0
 
 
@@ -97,12 +100,12 @@ def read(words: Sequence[str], flags: dict[str, Flag]) -> tuple[Given, dict[str,
     return given, own
 
 
-def plan(given: Given, own: dict[str, Any]) -> tuple[Scenario, Verdict]:
-    """The scenario that the settings stand for, and the verdict on it."""
+def plan(given: Given, own: dict[str, Any]) -> tuple[Scenario, Verdict, list[Kind]]:
+    """The scenario that the settings stand for, the verdict on it, and other ways where they are asked for."""
     from burnish.models.loading import load_config
     from burnish.planning.planner import Planner
     from burnish.planning.room import memory_of_device
-    from burnish.planning.verdict import judge
+    from burnish.planning.verdict import compared, judge
 
     names = ("model_name_or_path", "config_name", "cache_dir", "model_revision", "token", "trust_remote_code")
     config = load_config(**{name: given.values[name] for name in names if name in given.values})
@@ -110,7 +113,8 @@ def plan(given: Given, own: dict[str, Any]) -> tuple[Scenario, Verdict]:
     limit = own["device_memory_gib"]
     room = memory_of_device(scenario.device) if limit is None else round(limit * GIB)
     planner = Planner(CLASSES[task_of(given)], config)
-    return scenario, judge(scenario, planner.memory, room)
+    kinds = compared(scenario, planner.memory) if own["compare"] else []
+    return scenario, judge(scenario, planner.memory, room), kinds
 
 
 def task_of(given: Given) -> str:
@@ -224,8 +228,23 @@ def show(given: Given, scenario: Scenario, verdict: Verdict) -> None:
     say(sentence(verdict))
     if verdict.changes:
         say()
-        rows = [[c.what, size(c.memory.peak), _fits(c.memory, verdict), c.flags] for c in verdict.changes]
+        rows = [[c.what, size(c.memory.peak), _fits(c.memory, verdict.limit), c.flags] for c in verdict.changes]
         print_table("changes", ["change", "peak", "", "flags"], rows)
+
+
+COMPARED = ("weights", "gradients", "optimizer", "activations", "logits", "on_host", "peak")
+
+
+def show_compared(kinds: Sequence[Kind], limit: int | None) -> None:
+    """Parts and peak of each way to train, on one process."""
+    if kinds:
+        say()
+        heads = ["trained", "shared", *(name.replace("_", " ") for name in COMPARED), ""]
+        rows = [
+            [k.trained, k.shared, *(size(getattr(k.memory, name)) for name in COMPARED), _fits(k.memory, limit)]
+            for k in kinds
+        ]
+        print_table("compared", heads, rows)
 
 
 def about(given: Given, scenario: Scenario) -> list[tuple[str, str]]:
@@ -257,11 +276,13 @@ def sentence(verdict: Verdict) -> str:
     return f"{text} The cheapest change that fits: {best.what} ({best.flags})."
 
 
-def _fits(memory: Memory, verdict: Verdict) -> str:
-    return "fits" if verdict.limit is not None and memory.peak <= verdict.limit else "too much"
+def _fits(memory: Memory, limit: int | None) -> str:
+    if limit is None:
+        return ""
+    return "fits" if memory.peak <= limit else "too much"
 
 
-def as_json(given: Given, scenario: Scenario, verdict: Verdict) -> dict[str, Any]:
+def as_json(given: Given, scenario: Scenario, verdict: Verdict, kinds: Sequence[Kind]) -> dict[str, Any]:
     """All that is known, in bytes."""
     return {
         "model": given.values["model_name_or_path"],
@@ -275,4 +296,5 @@ def as_json(given: Given, scenario: Scenario, verdict: Verdict) -> dict[str, Any
             {"what": c.what, "flags": c.flags, "peak": c.memory.peak, "scenario": asdict(c.scenario)}
             for c in verdict.changes
         ],
+        "compared": [asdict(kind) for kind in kinds],
     }

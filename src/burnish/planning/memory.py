@@ -107,8 +107,9 @@ def _beside(activations: Activations, phases: Sequence[str]) -> float:
 
 
 def _alive(peak: Peak, gradients: float, held: float) -> float:
-    """Bytes of a moment, gradients included. Where they are shared out, all of this process's part is counted."""
-    return peak.bytes if held == 1.0 else peak.without_gradients + gradients
+    """Bytes of a moment, gradients included. Where they are shared out, all of this process's part is counted, and not
+    more than without sharing."""
+    return peak.bytes if held == 1.0 else min(peak.bytes, peak.without_gradients + gradients)
 
 
 def holes_in_heap(activations: Activations, scenario: Scenario) -> int:

@@ -54,6 +54,39 @@ class Verdict:
         return last if last is not None and self.limit is not None and last.memory.peak <= self.limit else None
 
 
+@dataclass(frozen=True)
+class Kind:
+    """A way to train the same model on the same step, and what it comes to on one process."""
+
+    trained: str
+    shared: str
+    """What the processes share out."""
+    scenario: Scenario
+    memory: Memory
+
+
+def compared(scenario: Scenario, plan: Plan) -> list[Kind]:
+    """Every weight, adapters, and adapters on 4 bits; each with all that ZeRO can share out between the processes."""
+    rank = scenario.lora_rank or ADAPTER_RANK
+    kinds = {
+        "every weight": replace(scenario, lora_rank=None, four_bit=False),
+        f"LoRA, rank {rank}": replace(scenario, lora_rank=rank, four_bit=False, in_backward=False),
+        f"QLoRA, rank {rank}": replace(scenario, lora_rank=rank, four_bit=True, in_backward=False),
+    }
+    rows = [(trained, *way) for trained, kind in kinds.items() for way in _shared_out(kind)]
+    return [Kind(trained, shared, kind, plan(kind)) for trained, shared, kind in rows]
+
+
+def _shared_out(scenario: Scenario) -> Iterator[tuple[str, Scenario]]:
+    stages = range(4) if scenario.num_processes > 1 else range(1)
+    hosts = (False, True) if scenario.device != "cpu" else (False,)
+    for stage in stages:
+        for offload in hosts:
+            name = f"ZeRO {stage}" if stage else "nothing"
+            text = f"{name}, optimizer on the host" if offload else name
+            yield text, replace(scenario, zero_stage=stage, offload=offload)
+
+
 Step = tuple[str, str, Callable[[Scenario], Scenario]]
 """What is changed, its flags, and how."""
 
@@ -83,21 +116,23 @@ def _alone(scenario: Scenario, plan: Plan) -> Iterator[Change]:
 
 
 def _together(scenario: Scenario, plan: Plan) -> Iterator[Change]:
-    """Each change on top of those before it, as far as they go together."""
+    """Each change on top of those before it, as far as they go together and it saves something."""
     names: list[str] = []
     words: list[str] = []
+    memory = plan(scenario)
     for number, (what, flags, change) in enumerate(steps(scenario)):
-        kind = what.partition(" ")[0].removeprefix(
-            "Q"
-        )  # more processes, or adapters on 4 bits, replace what was before
-        kept = [i for i, name in enumerate(names) if not name.startswith(kind)]
-        names, words = [names[i] for i in kept], [words[i] for i in kept]
         changed = change(scenario)
         if changed == scenario or changed.in_backward != scenario.in_backward:
             continue  # an update within the backward pass goes with neither 8 bits nor several processes
-        scenario, names, words = changed, [*names, what], [*words, flags]
+        found = plan(changed)
+        if found.peak >= memory.peak:
+            continue
+        kind = what.partition(" ")[0].removeprefix("Q")  # more processes, or adapters on 4 bits, replace those before
+        kept = [i for i, name in enumerate(names) if not name.startswith(kind)]
+        names, words = [names[i] for i in kept] + [what], [words[i] for i in kept] + [flags]
+        scenario, memory = changed, found
         if number > 0:
-            yield Change(" + ".join(names), " ".join(words), scenario, plan(scenario))
+            yield Change(" + ".join(names), " ".join(words), scenario, memory)
 
 
 def steps(scenario: Scenario) -> Iterator[Step]:
