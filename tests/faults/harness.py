@@ -135,6 +135,16 @@ def mount(folder: Path) -> bool:
     return made.returncode == 0
 
 
+def may_mount(folder: Path) -> bool:
+    """Tries it below `folder`."""
+    probe = folder / "probe"
+    probe.mkdir()
+    try:
+        return mount(probe)
+    finally:
+        unmount(probe)
+
+
 def unmount(folder: Path) -> None:
     if os.path.ismount(folder):
         subprocess.run(["umount", "--lazy", str(folder)], check=True)
@@ -145,7 +155,7 @@ def score(prediction: Any) -> dict[str, float]:
     return {"score": float(abs(prediction.predictions).sum() * 7 % 1)}
 
 
-def trainer(folder: Path, *callbacks: Any, **settings: Any) -> Any:
+def trainer(folder: Path, *callbacks: Any, settings: dict[str, Any] | None = None) -> Any:
     """With dropout, evaluations, a best model and few checkpoints kept: all that a resume must bring back."""
     parts = {
         "model": runs.classifier(hidden_dropout_prob=0.2),
@@ -156,7 +166,7 @@ def trainer(folder: Path, *callbacks: Any, **settings: Any) -> Any:
     return runs.trainer(
         folder, parts=parts, max_steps=STEPS, save_strategy="steps", save_steps=SAVE_STEPS,
         eval_strategy="steps", eval_steps=EVAL_STEPS, load_best_model_at_end=True, metric_for_best_model="score",
-        greater_is_better=True, learning_rate=5e-3, **(settings or RULES["two"]),
+        greater_is_better=True, learning_rate=5e-3, **(RULES["two"] if settings is None else settings),
     )  # fmt: skip
 
 
@@ -169,7 +179,7 @@ def command(
     """What a user would type again and again."""
     if operations is not None:
         operations.install(folder)
-    run = trainer(folder, *([disk] if disk else []), **(settings or {}))
+    run = trainer(folder, *([disk] if disk else []), settings=settings)
     run.train(resume_from_checkpoint="auto")
     torch.save(run.model.state_dict(), folder / FINAL)
     if operations is not None:
