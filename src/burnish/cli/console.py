@@ -1,9 +1,12 @@
-"""What the command prints: aligned text, and rich tables where a person watches."""
+"""What the command prints: aligned text, and rich tables where a person watches. Of several processes, the first one
+prints."""
 
 from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
+
+from burnish.core.processes import launch
 
 Rows = Sequence[Sequence[str]]
 
@@ -15,7 +18,8 @@ def is_terminal() -> bool:
 
 def say(text: str = "") -> None:
     """One line of output, seen at once."""
-    print(text, flush=True)
+    if launch().index == 0:
+        print(text, flush=True)
 
 
 def complain(text: str) -> None:
@@ -85,6 +89,8 @@ def _print_rich(title: str, columns: Sequence[str], rows: Rows) -> None:
         )
     for row in rows:
         table.add_row(*(Text(cell) for cell in row))
+    if launch().index > 0:
+        return
     console = Console()
     if title:
         console.print(Text(title, style="bold"))

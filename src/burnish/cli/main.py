@@ -8,7 +8,7 @@ import sys
 import traceback
 from collections.abc import Callable, Sequence
 
-from burnish.core.errors import NonFiniteError, OutOfMemoryError, SettingError, UserError, did_you_mean
+from burnish.core.errors import NonFiniteError, OutOfMemoryError, ProcessError, SettingError, UserError, did_you_mean
 
 from .console import complain, say
 from .notices import notices
@@ -52,7 +52,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     except BrokenPipeError:  # whoever read the output, such as `head`, has enough
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return FAILED
-    except (UserError, NonFiniteError, OutOfMemoryError, OSError) as error:
+    except (UserError, NonFiniteError, OutOfMemoryError, ProcessError, OSError) as error:
         return _explained(error, FAILED, debug)
     except KeyboardInterrupt:
         complain("Interrupted.")

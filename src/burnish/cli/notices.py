@@ -8,6 +8,8 @@ import warnings
 from collections.abc import Iterator
 from typing import Any
 
+from burnish.core.processes import launch
+
 from .console import complain
 
 
@@ -15,6 +17,8 @@ class _Lines(logging.Handler):
     """Looks up stderr at each message, since a live display takes its place for a while."""
 
     def emit(self, record: logging.LogRecord) -> None:
+        if record.levelno < logging.ERROR and launch().index > 0:
+            return  # the first process says it
         complain(f"{'error' if record.levelno >= logging.ERROR else 'note'}: {record.getMessage()}")
 
 
@@ -37,4 +41,5 @@ def notices() -> Iterator[None]:
 
 
 def _show(message: Warning | str, category: type[Warning], *place: Any, **more: Any) -> None:
-    complain(f"note: {message}")
+    if launch().index == 0:
+        complain(f"note: {message}")

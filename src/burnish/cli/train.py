@@ -9,6 +9,7 @@ from typing import Any
 
 from burnish.checkpoint.run_manifest import RunManifest
 from burnish.core.errors import SettingError, UnsavedError
+from burnish.core.processes import told_to_all
 from burnish.core.secrets import hidden_in_words
 
 from . import generated_texts, going_on, results, run_folder
@@ -70,15 +71,32 @@ def train(settings: Settings) -> dict[str, Any]:
     phases = phases_of(arguments, settings)
     record = record_of(settings, arguments, chosen)
     load_torch()
-    decision, overwrite = run_folder.Decision(), settings.run["overwrite_output_dir"]
-    if phases.train:
-        resume = arguments.resume_from_checkpoint
-        decision = run_folder.decide(settings.output_dir, record, overwrite, resume)
-    else:
-        run_folder.check_only_measured(settings.output_dir, settings.model.model_name_or_path, overwrite)
-    announce(decision)
+    from burnish.engines.processes import processes_for
+
+    processes = processes_for(arguments)
+    with told_to_all(processes):
+        decision = processes.from_first(lambda: decided(settings, arguments, phases, record))
+        announce(decision)
+        return prepared_and_carried_out(settings, chosen, phases, decision, record)
+
+
+def decided(settings: Settings, arguments: Any, phases: Phases, record: RunManifest) -> run_folder.Decision:
+    """What happens with the folder of the run."""
+    folder, overwrite = settings.output_dir, settings.run["overwrite_output_dir"]
+    if not phases.train:
+        run_folder.check_only_measured(folder, settings.model.model_name_or_path, overwrite)
+        return run_folder.Decision()
+    return run_folder.decide(folder, record, overwrite, arguments.resume_from_checkpoint)
+
+
+def prepared_and_carried_out(
+    settings: Settings, chosen: Mapping[str, Any], phases: Phases, decision: run_folder.Decision, record: RunManifest
+) -> dict[str, Any]:
+    """The run, from its parts to its results. The first process fills caches before the others read from them."""
+    arguments = settings.arguments(chosen)
     with quiet():
-        run = generated_texts.judged(prepare(settings, phases), arguments)
+        with arguments.main_process_first(desc="preparing the data"):
+            run = generated_texts.judged(prepare(settings, phases), arguments)
         chosen = with_best_metric(chosen, run, settings)
         if phases.train and run.eval_dataset is None:
             chosen = {}
@@ -167,7 +185,7 @@ def carry_out(
     from burnish.run.recording import closing
 
     folder = settings.output_dir
-    if decision.move_aside:
+    if decision.move_aside and arguments.process_index == 0:
         say(f"{folder} was moved to {run_folder.move_aside(folder)}")
     with held(folder):
         with going_on.told_when_stopped(settings), closing(record, folder):
@@ -225,6 +243,8 @@ def measured(trainer: Any, split: str, metrics: dict[str, Any]) -> dict[str, Any
 def leave(settings: Settings, run: Any, arguments: Any, trainer: Any, metrics: Mapping[str, Any]) -> None:
     """Model and tokenizer, the picture of the loss, the card."""
     trainer.save_model()
+    if not trainer.is_world_process_zero():
+        return
     has_curve = results.draw_loss(trainer.state.log_history, settings.output_dir)
     results.write_card(settings, run, arguments, metrics, has_curve)
 
@@ -236,7 +256,8 @@ def predict_test_file(settings: Settings, run: Any, trainer: Any, trained: bool)
     assert settings.data.test_file is not None
     model = settings.output_dir if trained else settings.model.model_name_or_path
     path = settings.output_dir / "predictions.csv"
-    predictions_for_file(model, settings.task, settings.data.test_file, path, settings.data.max_predict_samples)
+    if trainer.is_world_process_zero():
+        predictions_for_file(model, settings.task, settings.data.test_file, path, settings.data.max_predict_samples)
     say(f"predictions: {path}")
     if "labels" not in (getattr(run.predict_dataset, "column_names", None) or ()):
         return {}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import logging
+import os
 import pickle
 import weakref
 from collections.abc import Callable, Sequence
@@ -13,7 +14,7 @@ from typing import Any, TypeVar
 import torch
 import torch.distributed as dist
 
-from burnish.core.errors import ProcessError
+from burnish.core.errors import ProcessError, SettingError
 from burnish.core.processes import Alone, default_backend, join, launch, meeting
 from burnish.core.protocols import Processes
 
@@ -149,11 +150,13 @@ def processes_for(args: Any) -> Processes:
     settings `ddp_backend` and `ddp_timeout`; one that a user or accelerate has made is taken as it is.
 
     Raises:
-        SettingError: the launcher contradicts the group, or does not say where its processes meet.
+        SettingError: the launcher contradicts the group, does not say where its processes meet, or has started one
+            where several were asked for.
     """
     global _known
     timeout = timedelta(seconds=args.ddp_timeout)
     if not join(args.ddp_backend or default_backend(args.use_cpu), timeout):
+        _refuse_lost_launch()
         return Alone()
     world, found = _known
     if found is None or world is None or world() is not dist.group.WORLD:
@@ -164,6 +167,17 @@ def processes_for(args: Any) -> Processes:
 
 _known: tuple[Any, Group | None] = None, None
 """The process group of now, and what was made for it."""
+
+
+def _refuse_lost_launch() -> None:
+    """`accelerate launch --cpu` says where several processes meet, and starts one."""
+    told = {"ACCELERATE_USE_CPU", "MASTER_ADDR", "MASTER_PORT"} <= os.environ.keys()
+    if told and "WORLD_SIZE" not in os.environ and os.environ["ACCELERATE_USE_CPU"].lower() in ("true", "1"):
+        raise SettingError(
+            "accelerate launch was asked for several processes on the CPU and has started one, as it does with --cpu. "
+            "Start them with torchrun --nproc_per_node=N, or accelerate launch --multi_gpu --num_processes=N and "
+            "use_cpu=True. To train in one process, set --num_processes=1 (or unset MASTER_ADDR)."
+        )
 
 
 def _is_lost(error: BaseException) -> bool:

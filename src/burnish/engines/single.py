@@ -69,11 +69,15 @@ class SingleEngine:
     def touching_few_rows(self) -> Iterator[None]:
         """Large embedding tables with gradients of the rows that were looked up, inside the context. On the CPU, where
         memory traffic is what these tables cost, and without a loss scale, which torch takes out of whole tensors."""
-        assert self.model is not None, "attach() comes first"
+        assert self.model is not None and self.optimizer is not None, "attach() comes first"
         if self.device.type != "cpu" or self.precision.scaler is not None:
             yield
             return
-        self.tables = EmbeddingTables(self.model)
+        tables = EmbeddingTables(self.model)
+        if not tables.weights:
+            yield
+            return
+        self.tables = tables
         try:
             with self.tables.on(), RowUpdates(self.tables).on(self.optimizer):
                 yield
@@ -112,9 +116,9 @@ class SingleEngine:
     def idle(self) -> None:
         """One process is never without a micro-batch."""
 
-    def total(self, value: torch.Tensor) -> torch.Tensor:
-        """The sum over all processes."""
-        return value
+    def completed(self, loss: torch.Tensor) -> torch.Tensor:
+        """The loss of a step, of which every part is computed."""
+        return loss
 
     def backward(self, loss: torch.Tensor) -> None:
         """Adds the gradient of a loss. Raises `UserError` where the loss has none."""
@@ -128,7 +132,7 @@ class SingleEngine:
     def gradient_norm(self) -> torch.Tensor:
         assert self.optimizer is not None, "attach() comes first"
         self.precision.unscale(self.optimizer)
-        gradients = [self._gradient(p) for p in self._parameters if p.grad is not None]
+        gradients = [grad for p in self._parameters if (grad := self._gradient(p)) is not None]
         if not gradients:
             return torch.zeros((), device=self.device)
         return self.precision.judged(torch.nn.utils.get_total_norm(gradients))
@@ -144,14 +148,16 @@ class SingleEngine:
         torch.nn.utils.clip_grads_with_norm_(dense, self.max_grad_norm, grad_norm)
 
     def _is_within(self, grad_norm: torch.Tensor) -> bool:
-        """Whether there is nothing to clip, where the host may ask without waiting. Elsewhere all is multiplied by 1."""
+        """Whether there is nothing to clip, where the host may ask without waiting; elsewhere it is never known."""
         return self.device.type == "cpu" and float(grad_norm) + 1e-6 <= self.max_grad_norm
 
-    def _gradient(self, parameter: nn.Parameter) -> torch.Tensor:
+    def _gradient(self, parameter: nn.Parameter) -> torch.Tensor | None:
         """The gradient of a parameter; of an embedding table, the rows that are not zero."""
-        assert parameter.grad is not None
-        rows = None if self.tables is None else self.tables.rows_of(parameter)
-        return parameter.grad if rows is None else parameter.grad.index_select(0, rows)
+        gradient = parameter.grad
+        if self.tables is None or gradient is None:
+            return gradient
+        rows = self.tables.rows_of(parameter)
+        return gradient if rows is None else gradient.index_select(0, rows)
 
     def update(self, apply: torch.Tensor) -> None:
         """Applies the gradients where `apply` is True. The decision is taken on the device when the optimizer can

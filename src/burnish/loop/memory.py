@@ -104,14 +104,17 @@ class MemoryLimit:
             raise OutOfMemoryError(f"{_described(failed, self.counted is None)} ({words})")
         self.positions = failed.num_positions // 2
 
-    def tell(self, step: Step) -> None:
+    def tell(self, step: Step, process: int = 0) -> None:
         """Says, once for each new limit, that there is one since this step."""
         if self.positions != self._told:
-            logger.warning(
-                "Memory ran out in step %d of pass %d. The step was computed again with micro-batches of at most %d "
+            # warnings are said by the first process alone, since they are those of all alike
+            level, where = (logging.ERROR, f" on process {process}") if process else (logging.WARNING, "")
+            logger.log(
+                level,
+                "Memory ran out%s in step %d of pass %d. The step was computed again with micro-batches of at most %d "
                 "tokens (of single rows where these are longer), as all steps are from now on; it is the same step. "
                 "token_budget=%d starts a run like this.",
-                *(step.index + 1, step.epoch + 1, self.positions, self.positions),
+                *(where, step.index + 1, step.epoch + 1, self.positions, self.positions),
             )
             self._told = self.positions
 

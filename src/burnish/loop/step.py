@@ -81,7 +81,7 @@ class StepRunner:
         while True:
             loss = self._accumulate(step, self._with_targets(step), totals)
             if loss is not None:
-                self.limit.tell(step)
+                self.limit.tell(step, self.engine.process_index)
                 return loss
 
     def _accumulate(self, step: Step, batches: list[MicroBatch], totals: Totals) -> torch.Tensor | None:

@@ -32,7 +32,11 @@ class LogFields:
         default="passive", metadata=about("Level of messages on the process that logs.", choices=LOG_LEVELS)
     )
     log_level_replica: str = field(
-        default="warning", metadata=about("Level of messages on the other processes.", choices=LOG_LEVELS)
+        default="warning",
+        metadata=about(
+            "Level of messages on the other processes. warning: what concerns such a process alone.",
+            choices=LOG_LEVELS,
+        ),
     )
     disable_tqdm: bool | None = field(
         default=None,
