@@ -3,7 +3,8 @@
 A padded batch goes through embeddings and head as it is. In between, the stack of layers sees its real tokens end to
 end, as one row (1, tokens, hidden): matrix products, norms and activations do no work for padding. Attention alone
 needs the rows apart; there queries, keys and values are put back into (batch, heads, length, …), which is cheap, and
-the model's own mask applies unchanged. So every head works as before, and no token sees another row.
+the model's own mask applies unchanged; or a kernel takes sequences end to end (varlen.py). So every head works as
+before, and no token sees another row.
 
 The attention of transformers is exchanged through its public `AttentionInterface`. Whether a model may be computed this
 way is not read off its code: the run tries it on two of its rows first.
@@ -15,11 +16,14 @@ import contextlib
 import weakref
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cached_property
+from itertools import accumulate
 from typing import Any
 
 import torch
 from torch import nn
 
+from . import varlen
 from .contract import forward_arguments, without_adapters
 
 ATTENTION = "burnish_padding_free"
@@ -39,28 +43,10 @@ class Rows:
     first: int
     last: int
     length: int
-    tokens: slice
-    """Where their tokens are among the packed ones."""
-    index: torch.Tensor
-    """Places of their real tokens in (rows × length) laid out flat, int64."""
-
-    def apart(self, packed: torch.Tensor) -> torch.Tensor:
-        """(1, heads, all tokens, head size) to (rows, heads, length, head size), zero where there is padding."""
-        own = packed[0, :, self.tokens].transpose(0, 1)  # (tokens, heads, head size)
-        if self.is_full:
-            return own.unflatten(0, (-1, self.length)).transpose(1, 2)
-        flat = own.new_zeros((self.last - self.first) * self.length, *own.shape[1:])
-        return flat.index_copy(0, self.index, own).unflatten(0, (-1, self.length)).transpose(1, 2)
-
-    def together(self, output: torch.Tensor) -> torch.Tensor:
-        """(rows, length, heads, head size) to (tokens, heads, head size)."""
-        flat = output.flatten(0, 1)
-        return flat if self.is_full else flat.index_select(0, self.index)
 
     @property
-    def is_full(self) -> bool:
-        """Whether the rows have one length, so that there is no padding between them."""
-        return len(self.index) == (self.last - self.first) * self.length
+    def num_places(self) -> int:
+        return (self.last - self.first) * self.length
 
     def mask(self, mask: torch.Tensor) -> torch.Tensor:
         """Their part of an attention mask (batch or 1, heads or 1, length, length)."""
@@ -77,6 +63,35 @@ class Packing:
     rows: int
     length: int
     groups: tuple[Rows, ...]
+    """All rows, in order."""
+    places: torch.Tensor
+    """Places of real tokens in the groups laid out flat one after the other, (tokens,), int64."""
+
+    @cached_property
+    def num_places(self) -> int:
+        return sum(group.num_places for group in self.groups)
+
+    @cached_property
+    def token_at(self) -> torch.Tensor:
+        """The token at each place, (places,), int64. Padding holds the first token: nobody attends to it."""
+        tokens = torch.arange(len(self.places), device=self.places.device)
+        return self.places.new_zeros(self.num_places).index_copy_(0, self.places, tokens)
+
+    def apart(self, packed: torch.Tensor) -> list[torch.Tensor]:
+        """(1, heads, tokens, head size) to (rows, heads, length, head size) for each group."""
+        laid = packed.squeeze(0).transpose(0, 1)  # (tokens, heads, head size)
+        if self.num_places > len(laid):
+            laid = laid.index_select(0, self.token_at)
+        parts = laid.split([group.num_places for group in self.groups])
+        pairs = zip(parts, self.groups, strict=True)
+        return [part.unflatten(0, (-1, group.length)).transpose(1, 2) for part, group in pairs]
+
+    def together(self, outputs: list[torch.Tensor]) -> torch.Tensor:
+        """(rows, length, heads, head size) of each group to (1, tokens, heads, head size)."""
+        laid = torch.cat([output.flatten(0, 1) for output in outputs])
+        if self.num_places > len(self.places):
+            laid = laid.index_select(0, self.places)
+        return laid.unsqueeze(0)
 
     def pack(self, padded: torch.Tensor) -> torch.Tensor:
         """(batch or 1, length, …) to (1, tokens, …)."""
@@ -86,7 +101,7 @@ class Packing:
     def unpack(self, packed: torch.Tensor) -> torch.Tensor:
         """(1, tokens, …) to (batch, length, …), zero where there is padding."""
         flat = packed.new_zeros(self.rows * self.length, *packed.shape[2:])
-        return flat.index_copy(0, self.index, packed[0]).unflatten(0, (self.rows, self.length))
+        return flat.index_copy(0, self.index, packed.squeeze(0)).unflatten(0, (self.rows, self.length))
 
 
 def packing_of(mask: Any, hidden: torch.Tensor) -> Packing | None:
@@ -102,23 +117,26 @@ def packing_of(mask: Any, hidden: torch.Tensor) -> Packing | None:
     index = real.flatten().nonzero().squeeze(1)
     if index.numel() == 0 or index.numel() > (1 - LEAST_PADDING) * rows * length:
         return None
-    return Packing(index, rows, length, tuple(_groups(real, index)))
+    groups, places = _laid_apart(real, index)
+    return Packing(index, rows, length, groups, places)
 
 
-def _groups(real: torch.Tensor, index: torch.Tensor) -> Iterator[Rows]:
-    """Neighbouring rows of like length together. Micro-batches come sorted by length, so these are few."""
+def _laid_apart(real: torch.Tensor, index: torch.Tensor) -> tuple[tuple[Rows, ...], torch.Tensor]:
+    """Groups of neighbouring rows of like length, and the places of the tokens in them. Micro-batches come sorted by
+    length, so the groups are few."""
     length = real.shape[1]
-    ends = [int(end) for end in (real * torch.arange(1, length + 1, device=real.device)).amax(1)]
-    counts = real.sum(1).tolist()
-    first, token = 0, 0
+    ends = (real * torch.arange(1, length + 1, device=real.device)).amax(1).clamp(min=1).tolist()
+    groups: list[Rows] = []
+    first = 0
     while first < len(ends):
-        last, longest = first + 1, max(ends[first], 1)
+        last, longest = first + 1, ends[first]
         while last < len(ends) and LIKE_LENGTH * longest <= ends[last] <= longest:
             last += 1
-        tokens = slice(token, token + sum(counts[first:last]))
-        row, column = index[tokens] // length - first, index[tokens] % length
-        yield Rows(first, last, longest, tokens, row * longest + column)
-        first, token = last, tokens.stop
+        groups.append(Rows(first, last, longest))
+        first = last
+    widths = [group.length for group in groups for _ in range(group.first, group.last)]
+    starts = torch.tensor([0, *accumulate(widths[:-1])], device=real.device)
+    return tuple(groups), starts[index // length] + index % length
 
 
 class PaddingFree:
@@ -130,6 +148,8 @@ class PaddingFree:
         """Calls of the exchanged attention with packed tokens: none means that the model does not use it."""
         self._names = forward_arguments(layers[0])[0]
         self._packing: Packing | None = None
+        self._segments: dict[int, varlen.Segments | None] = {}
+        """By the identity of a mask of this forward pass, of which a model has one or two."""
         self._wanted = True
 
     @classmethod
@@ -176,12 +196,21 @@ class PaddingFree:
         if packing is None or query.shape[0] != 1 or query.shape[2] != packing.index.numel():
             return sdpa_attention_forward(module, query, key, value, mask, **options)
         self.attentions += 1
+        dropout = options.get("dropout", 0.0)
+        kernel = varlen.kernel_for(query, dropout, options)
+        segments = None if kernel is None else self._segments_in(mask, packing)
+        if kernel is not None and segments is not None:
+            return varlen.attend(kernel, query, key, value, segments, options.get("scaling"), dropout), None
         outputs, weights = [], None
-        for rows in packing.groups:
-            apart = [rows.apart(part) for part in (query, key, value)]
+        for rows, *apart in zip(packing.groups, *map(packing.apart, (query, key, value)), strict=True):
             output, weights = sdpa_attention_forward(module, *apart, rows.mask(mask), **options)
-            outputs.append(rows.together(output))
-        return torch.cat(outputs).unsqueeze(0), weights
+            outputs.append(output)
+        return packing.together(outputs), weights
+
+    def _segments_in(self, mask: Any, packing: Packing) -> varlen.Segments | None:
+        if id(mask) not in self._segments:
+            self._segments[id(mask)] = varlen.segments_of(mask, packing.index)
+        return self._segments[id(mask)]
 
     def _holds_layers(self, module: nn.Module) -> bool:
         return module is not self.layers and any(part is self.layers for part in module.modules())
@@ -199,6 +228,7 @@ class PaddingFree:
             cached = any(given.get(name) is not None for name in ("cache", "past_key_values", "layer_past"))
             apart = cached or not self._wanted
             self._packing = None if apart else packing_of(given.get("attention_mask"), given[self._names[0]])
+            self._segments.clear()
         if self._packing is None:
             return None
         # the hidden states of later layers are packed already, and may be as long as a padded row
