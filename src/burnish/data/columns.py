@@ -6,6 +6,7 @@ import logging
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from burnish.core.errors import DataError
@@ -160,8 +161,13 @@ class KeepColumns:
     def __call__(self, features: list[Any]) -> Any:
         return self.collator([self._pruned(row) for row in features])
 
+    @cached_property
+    def _always(self) -> frozenset[str]:
+        """Columns that are kept whatever else a row has."""
+        return self.columns.union(LABELS, self.label_names)
+
     def _pruned(self, row: Any) -> Any:
-        if not isinstance(row, Mapping):
+        if not isinstance(row, Mapping) or row.keys() <= self._always:
             return row
         kept = kept_columns(row, self.columns, self.or_all, self.label_names)
         return row if len(kept) == len(row) else {column: row[column] for column in kept}

@@ -41,7 +41,7 @@ class LabelCounter:
             return Counts(rows, rows, rows)
         carries_loss = labels.ne(IGNORED_LABEL)
         following = carries_loss[..., 1:] if labels.dim() > 1 else carries_loss
-        return Counts(rows, int(carries_loss.sum()), int(following.sum()))
+        return Counts(rows, int(carries_loss.count_nonzero()), int(following.count_nonzero()))
 
     def _labels(self, inputs: Inputs) -> torch.Tensor | None:
         """Whole-number labels of the first input that has them."""
@@ -77,7 +77,7 @@ def num_tokens(inputs: Inputs) -> int:
     """Tokens that are attended to, or all where there is no mask; rows where there are no tokens."""
     mask = inputs.get("attention_mask")
     if isinstance(mask, torch.Tensor) and mask.dim() in (2, 3) and not mask.is_floating_point():
-        return int(mask.ne(0).sum())
+        return int(mask.count_nonzero())
     return num_positions(inputs)
 
 

@@ -43,6 +43,9 @@ def cut(lengths: Sequence[int], budget: Budget) -> list[list[int]]:
     """
     order = sorted(range(len(lengths)), key=lambda i: (-lengths[i], i))
     descending = [lengths[i] for i in order]
+    even = not budget.padding_costs or descending[:1] == descending[-1:]
+    if order and even and budget.allows(descending, 0, len(order)):
+        return [order]  # nothing is saved by cutting
     cost = [0] * (len(order) + 1)
     start_of = [0] * (len(order) + 1)
     for end in range(1, len(order) + 1):

@@ -12,7 +12,10 @@ import torch
 from burnish.core.errors import DataError, SettingError
 from burnish.core.types import IGNORED_LABEL, Inputs
 
-Pad = Callable[[str, list[torch.Tensor]], torch.Tensor]
+Sequences = Sequence[torch.Tensor] | torch.Tensor
+"""Tensors of shape (length,), or those of one length as a tensor (rows, length)."""
+
+Pad = Callable[[str, Sequences], torch.Tensor]
 """Makes one tensor of a column's sequences of whole numbers, given the name of the column."""
 
 WAY_OUT = "Pass a `data_collator` that pads it, or `processing_class=` (a tokenizer or feature extractor)."
@@ -43,7 +46,7 @@ class PaddingCollator:
                 batch["attention_mask"] = mask_of(lengths, self.padding_side)
         return batch
 
-    def _pad(self, name: str, values: list[torch.Tensor]) -> torch.Tensor:
+    def _pad(self, name: str, values: Sequences) -> torch.Tensor:
         return padded(values, pad_value(name, self.pad_token_id), self.padding_side)
 
 
@@ -73,27 +76,36 @@ def is_label(name: str) -> bool:
 def as_tensor(name: str, values: list[Any], pad: Pad | None = None) -> torch.Tensor:
     """One tensor of a column's values, one a row. Labels become int64, or float32 if they have fractions."""
     whole = _at_once(values)
-    tensors = [_tensor(name, value, i) for i, value in enumerate(values)] if whole is None else list(whole)
-    uneven = next((i for i, tensor in enumerate(tensors) if tensor.shape != tensors[0].shape), None)
-    if pad is not None and all(tensor.ndim == 1 and _is_whole(tensor) for tensor in tensors):
-        stacked = pad(name, tensors)
-    elif uneven is None:
-        stacked = torch.stack(tensors)
+    if whole is not None:
+        stacked = whole if pad is None or whole.ndim != 2 or not _is_whole(whole) else pad(name, whole)
     else:
-        raise DataError(
-            f"Column `{name}` is ragged: row 0 of the batch has {_size(tensors[0])}, row {uneven} has "
-            f"{_size(tensors[uneven])}. {WAY_OUT}"
-        )
+        stacked = _one_by_one(name, values, pad)
     if is_label(name):
         return stacked.float() if stacked.is_floating_point() else stacked.long()
     return stacked
 
 
-def padded(values: list[torch.Tensor], value: int, side: str, length: int = 0) -> torch.Tensor:
-    """Sequences of shape (length,) as one tensor (rows, longest, but at least `length`), filled up with `value`."""
+def _one_by_one(name: str, values: list[Any], pad: Pad | None) -> torch.Tensor:
+    """One tensor of values of any kind: stacked, or padded where they are sequences of whole numbers."""
+    tensors = [_tensor(name, value, i) for i, value in enumerate(values)]
+    uneven = next((i for i, tensor in enumerate(tensors) if tensor.shape != tensors[0].shape), None)
+    if pad is not None and all(tensor.ndim == 1 and _is_whole(tensor) for tensor in tensors):
+        return pad(name, tensors)
+    if uneven is None:
+        return torch.stack(tensors)
+    raise DataError(
+        f"Column `{name}` is ragged: row 0 of the batch has {_size(tensors[0])}, row {uneven} has "
+        f"{_size(tensors[uneven])}. {WAY_OUT}"
+    )
+
+
+def padded(values: Sequences, value: int, side: str, length: int = 0) -> torch.Tensor:
+    """Sequences as one tensor (rows, longest, but at least `length`), filled up with `value`."""
+    if isinstance(values, torch.Tensor) and values.shape[1] >= max(length, 1):
+        return values
     width = max(*(len(sequence) for sequence in values), length)
     if all(len(sequence) == width > 0 for sequence in values):
-        return torch.stack(values)
+        return torch.stack(list(values))
     kind = next((sequence.dtype for sequence in values if len(sequence)), torch.long)  # an empty list has no type
     result = torch.full((len(values), width), value, dtype=kind)
     for row, sequence in zip(result, values, strict=True):
@@ -174,9 +186,16 @@ def _at_once(values: list[Any]) -> torch.Tensor | None:
     else:
         even = all(type(value) in _NUMBERS for value in values)
     try:
-        return torch.tensor(values) if even else None
+        return _numbers(values) if even else None
     except (TypeError, ValueError, RuntimeError):
         return None  # row by row, the row that is wrong is found
+
+
+def _numbers(values: list[Any]) -> torch.Tensor:
+    """As torch reads them. Whole numbers are read by numpy, in a fifth of the time."""
+    first = values[0][0] if type(values[0]) is list else values[0]
+    array = np.array(values) if type(first) is int else None
+    return torch.tensor(values) if array is None or array.dtype != np.int64 else torch.from_numpy(array)
 
 
 _NUMBERS = (int, float, bool)

@@ -9,7 +9,7 @@ import torch
 from burnish.core.errors import DataError
 from burnish.core.types import IGNORED_LABEL
 
-from .padding import as_tensor, pad_value, padded
+from .padding import Sequences, as_tensor, pad_value, padded
 
 PADDED_BY_TOKENIZERS = ("attention_mask", "token_type_ids", "special_tokens_mask", "global_attention_mask", "bbox")
 """Columns that tokenizers pad where they know them at all, beside their `model_input_names`."""
@@ -56,7 +56,7 @@ class _Beside:
         self.tokenizer, self.width, self.label_pad = tokenizer, width, label_pad
         self.lengths = [len(row) for row in tokens]
 
-    def __call__(self, name: str, values: list[torch.Tensor]) -> torch.Tensor:
+    def __call__(self, name: str, values: Sequences) -> torch.Tensor:
         one_a_token = [len(sequence) for sequence in values] == self.lengths
         value = pad_value(name, getattr(self.tokenizer, "pad_token_id", None), self.label_pad)
         return padded(values, value, self.tokenizer.padding_side, self.width if one_a_token else 0)

@@ -35,6 +35,8 @@ def trimmed(inputs: Inputs, is_encoder_decoder: bool = False) -> Inputs:
         return inputs
     if mask.dim() not in (2, 3) or mask.shape[-1] == 0:
         return inputs
+    if bool(mask.all()):
+        return inputs
     needed = mask.flatten(0, -2).ne(0).any(0)  # (length,)
     beside = [name for name in _BESIDE_THE_INPUT if _same_length(inputs.get(name), mask)]
     if not is_encoder_decoder and _is_label_of_each(inputs.get("labels"), mask):
@@ -75,8 +77,10 @@ def _same_length(value: Any, reference: torch.Tensor) -> bool:
 
 def _cut(inputs: Inputs, names: list[str], needed: torch.Tensor) -> Inputs:
     """The columns from the first to the last that is needed; everything if none or all are."""
+    if needed.numel() == 0 or bool(needed[0] & needed[-1]):
+        return inputs
     kept = needed.nonzero()
-    if kept.numel() == 0 or bool(needed[0] & needed[-1]):
+    if kept.numel() == 0:
         return inputs
     first, last = int(kept[0]), int(kept[-1])
     # contiguous: the columns that go should not stay in memory, or travel to the device

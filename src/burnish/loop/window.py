@@ -20,7 +20,7 @@ class LossWindow:
     def add(self, report: StepReport) -> None:
         """One more step. A loss that is not finite is told elsewhere, and does not hide the others."""
         finite = torch.isfinite(report.loss)
-        self._sum += torch.where(finite, report.loss, torch.zeros_like(report.loss))
+        self._sum += torch.nan_to_num(report.loss, nan=0.0, posinf=0.0, neginf=0.0)
         self._steps += finite
         self.grad_norm = report.grad_norm
 
