@@ -30,6 +30,7 @@ from burnish.core.errors import SettingError
         ({"dataloader_prefetch_factor": 2}, ["dataloader_prefetch_factor=2", "dataloader_num_workers=0"]),
         ({"dataloader_persistent_workers": True}, ["dataloader_persistent_workers=True", "dataloader_num_workers=0"]),
         ({"num_train_epochs": -1}, ["num_train_epochs=-1", "max_steps=-1"]),
+        ({"optim_in_backward": True}, ["optim_in_backward=True", "max_grad_norm=1.0"]),
         ({"packing_length": 512}, ["packing_length=512", "packing=False"]),
         (
             {"packing": True, "train_sampling_strategy": "group_by_length"},

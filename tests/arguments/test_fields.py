@@ -24,6 +24,7 @@ OURS = {
     "trim_padding": True,
     "padding_free": None,
     "logits_at_targets": True,
+    "optim_in_backward": False,
     "packing": False,
     "packing_length": None,
     "measure_peak": False,

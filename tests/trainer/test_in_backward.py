@@ -13,6 +13,8 @@ from trainer.test_resume import STEPS, STOP, Stop, assert_same
 
 import burnish
 from burnish.core.errors import NonFiniteError, OutOfMemoryError, SettingError
+from burnish.core.processes import Alone
+from burnish.engines.choice import engine_for
 
 WAYS: dict[str, dict[str, Any]] = {
     "plain": {"weight_decay": 0.1},
@@ -167,3 +169,12 @@ def test_memory_that_runs_out_after_the_first_update_ends_the_run(tmp_path: Path
     trainer.model.model.layers[0].register_forward_hook(hook)
     with pytest.raises(OutOfMemoryError, match="weights had been updated"):
         trainer.train()
+
+
+def test_several_processes_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    class Two(Alone):
+        count = 2
+
+    monkeypatch.setattr("burnish.engines.choice.processes_for", lambda args: Two())
+    with pytest.raises(SettingError, match="2 processes"):
+        engine_for(runs.arguments(tmp_path, optim_in_backward=True, max_grad_norm=0))
