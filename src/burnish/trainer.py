@@ -241,6 +241,7 @@ class Trainer:
 
     def _load_best(self, args: TrainingArguments) -> None:
         best = self.state.best_model_checkpoint
+        self.engine.finished()  # from here on the model is plain, and whole
         if args.load_best_model_at_end and best is not None:
             weights.load_weights(self.model, best)
             logger.info("Loaded the best weights: %s (%s).", best, self.state.best_metric)
@@ -294,7 +295,8 @@ class Trainer:
         """Sets `self.optimizer` and `self.lr_scheduler` where they are None."""
         self._num_training_steps = num_training_steps
         made = self.create_optimizer()
-        self.optimizer = made if self.optimizer is None else self.optimizer  # an override may only return it
+        # an override may only return it
+        self.optimizer = self.engine.taken(made if self.optimizer is None else self.optimizer, num_training_steps)
         made = self.create_scheduler(num_training_steps=num_training_steps, optimizer=self.optimizer)
         self.lr_scheduler = made if self.lr_scheduler is None else self.lr_scheduler
 
@@ -317,9 +319,8 @@ class Trainer:
 
     def create_scheduler(self, num_training_steps: int, optimizer: torch.optim.Optimizer | None = None) -> Any:
         """The schedule of the learning rate over `num_training_steps` updates."""
-        if self.lr_scheduler is None:
-            args = self.settings
-            optimizer = optimizer or self.optimizer
+        if self.lr_scheduler is None and not self.engine.has_own_schedule:
+            args, optimizer = self.settings, optimizer or self.optimizer
             assert optimizer is not None, "create_optimizer comes first"
             self.lr_scheduler = make_scheduler(
                 args.lr_scheduler_type,

@@ -88,8 +88,6 @@ def test_the_local_rank_of_the_launcher_says_nothing(caplog, monkeypatch):
 @pytest.mark.parametrize(
     ("name", "value"),
     [
-        ("deepspeed", {"zero_optimization": {"stage": 2}}),
-        ("deepspeed", "ds.json"),
         ("fsdp", True),
         ("fsdp", "full_shard"),
     ],

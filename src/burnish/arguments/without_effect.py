@@ -51,7 +51,6 @@ VALUE_WITHOUT_EFFECT = {
 """(field, value) to the reason."""
 
 REFUSED = {
-    "deepspeed": "DeepSpeed is not supported in this release. Leave `deepspeed` out to train on one device",
     "fsdp": "FSDP is not supported in this release. Leave `fsdp` out to train on one device",
 }
 """Field to the reason. An error: without it a model would be computed somewhere else than asked for."""

@@ -53,10 +53,13 @@ class Snapshot:
     """The global generators (see `random_states`); as they are when it is written where they are not given."""
 
 
-def write(output_dir: Path | str, step: int, snapshot: Snapshot) -> Path:
+def write(output_dir: Path | str, step: int, snapshot: Snapshot, staged: Path | None = None) -> Path:
     """Writes ``checkpoint-<step>`` in `output_dir`, replacing one of that name, and returns its path.
 
     The folder has its name only once every file in it, and a manifest of them, is on the disk.
+
+    Args:
+        staged: the folder of `stage` with what other processes have written; a new one by default.
 
     Raises:
         CheckpointError: it could not be written (no space, no permission, a state that cannot be serialised). Nothing
@@ -65,10 +68,7 @@ def write(output_dir: Path | str, step: int, snapshot: Snapshot) -> Path:
     output_dir = Path(output_dir)
     target = output_dir / layout.folder_name(step)
     with told_as(target):
-        output_dir.mkdir(parents=True, exist_ok=True)
-        staging.tidy(output_dir)
-        _refuse_without_space(output_dir, snapshot)
-        folder = staging.staging_folder(output_dir, step)
+        folder = staged or stage(output_dir, step, snapshot)
         try:
             _write_parts(folder, snapshot)
             files.sync_tree(folder)
@@ -83,6 +83,14 @@ def write(output_dir: Path | str, step: int, snapshot: Snapshot) -> Path:
         finally:
             shutil.rmtree(folder, ignore_errors=True)
     return target
+
+
+def stage(output_dir: Path, step: int, snapshot: Snapshot) -> Path:
+    """An empty folder to prepare a checkpoint in, on a disk with room for it. Raises `OSError`."""
+    output_dir.mkdir(parents=True, exist_ok=True)
+    staging.tidy(output_dir)
+    _refuse_without_space(output_dir, snapshot)
+    return staging.staging_folder(output_dir, step)
 
 
 @contextlib.contextmanager

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
+import torch
+
 from burnish.core.errors import SettingError
+from burnish.core.protocols import Processes
 
 from .ddp import DDPEngine, DDPSettings
 from .in_backward import InBackwardEngine
@@ -21,6 +24,8 @@ def engine_for(args: Any) -> SingleEngine:
     """
     device = device_for(args.use_cpu)
     processes = processes_for(args)
+    if args.deepspeed:
+        return _with_deepspeed(args, device, processes)
     precision = Precision(args.mixed_precision, device.type)
     if args.optim_in_backward:
         if processes.count > 1:
@@ -32,3 +37,15 @@ def engine_for(args: Any) -> SingleEngine:
     if processes.count == 1:
         return SingleEngine(device, precision, args.max_grad_norm)
     return DDPEngine(device, precision, args.max_grad_norm, processes, DDPSettings.of(args))
+
+
+def _with_deepspeed(args: Any, device: torch.device, processes: Processes) -> SingleEngine:
+    """Raises `SettingError` for settings that DeepSpeed cannot be combined with."""
+    from .deepspeed import DeepSpeedEngine
+
+    for name in ("optim_in_backward", "torch_compile", "fsdp"):
+        if getattr(args, name):
+            raise SettingError(
+                f"`deepspeed` and `{name}={getattr(args, name)!r}`: both change how a step is computed. Set one."
+            )
+    return DeepSpeedEngine(device, processes, args)

@@ -6,6 +6,7 @@ import contextlib
 import logging
 from collections.abc import Callable, Iterator, Mapping
 from functools import cached_property
+from pathlib import Path
 from typing import Any, TypeVar
 
 import torch
@@ -37,6 +38,11 @@ class SingleEngine:
     processes: Processes = Alone()
     lockstep = False
     may_redo = True
+    state_folder: str | None = None
+    """Of an engine that divides the state of the optimizer among the processes, the folder of a checkpoint in which
+    each writes its part; None where the first process has all of it."""
+    has_own_schedule = False
+    """Whether the engine sets the learning rate."""
 
     def __init__(self, device: torch.device, precision: Precision, max_grad_norm: float = 0.0) -> None:
         self.device, self.precision, self.max_grad_norm = device, precision, max_grad_norm
@@ -64,6 +70,26 @@ class SingleEngine:
         """The model whose gradients, and the optimizer whose updates, the following steps are about."""
         self.model, self.optimizer = model, optimizer
         self._parameters = [p for p in model.parameters() if p.requires_grad]
+
+    def taken(self, optimizer: torch.optim.Optimizer, num_steps: int) -> torch.optim.Optimizer:
+        """The optimizer of a run of so many steps as the engine needs it, before a schedule is put on it."""
+        return optimizer
+
+    def whole_weights(self) -> dict[str, torch.Tensor] | None:
+        """With `state_folder`: the model's state by name, on the CPU of the first process; None on the others, which
+        take part."""
+        raise NotImplementedError
+
+    def save_state(self, folder: Path) -> None:
+        """With `state_folder`: writes the part of this process. All processes take part."""
+        raise NotImplementedError
+
+    def restore_state(self, folder: Path) -> None:
+        """With `state_folder`: reads back what was written, after `wrapped`. All processes take part."""
+        raise NotImplementedError
+
+    def finished(self) -> None:
+        """After the last step of a run: the model is plain and whole again, where the engine had changed it."""
 
     @contextlib.contextmanager
     def touching_few_rows(self) -> Iterator[None]:

@@ -10,7 +10,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from burnish.checkpoint import copies, layout, rehearsal, retention, store
+from burnish.checkpoint import copies, layout, rehearsal, retention, store, together
 from burnish.checkpoint.background import BackgroundWriter
 from burnish.core.errors import CheckpointError, UnsavedError
 from burnish.core.progress import stateful
@@ -99,7 +99,10 @@ class Saving:
         best = (state.best_metric, state.best_global_step, str(target)) if is_best else None
         self._last, self._pending = state.global_step, Pending(state.global_step, state.epoch, best)
         self.clock.save_begins()
-        is_behind = self.processes.index > 0 or self._begin(target, best)
+        if self.trainer.engine.state_folder is not None:
+            is_behind = self._write_together(target, best)
+        else:
+            is_behind = self.processes.index > 0 or self._begin(target, best)
         self.look(wait=any(self.processes.all_of(not is_behind or self._somebody_acts_on_saves())))
 
     def _begin(self, target: Path, best: Best | None) -> bool:
@@ -121,6 +124,22 @@ class Saving:
             self._last = self._pending = None
             raise
         return held is not None
+
+    def _write_together(self, target: Path, best: Best | None) -> bool:
+        """Writes a checkpoint of which each process holds a part, before the training goes on."""
+        engine, args = self.trainer.engine, self.args
+        snapshot = self._snapshot(best)
+        keep = best[2] if best else self.trainer.state.best_model_checkpoint
+        retain = partial(retention.prune, self.output_dir, self._retention(), {Path(keep)} if keep else set())
+
+        def save_part(folder: Path) -> None:
+            if not args.save_only_model:
+                engine.save_state(folder / str(engine.state_folder))
+
+        self._not_begun = together.write(target, snapshot, self.processes, engine.whole_weights, save_part)
+        if self._not_begun is None and self.processes.index == 0:
+            retain(self.run_id)
+        return False
 
     def look(self, wait: bool = False) -> None:
         """Makes known what has become of the checkpoint that was being written, if it has come to its end. The first
@@ -259,7 +278,7 @@ class Saving:
         return store.Snapshot(
             model=trainer.model,
             processing_class=trainer.processing_class,
-            optimizer=trainer.optimizer,
+            optimizer=trainer.optimizer if trainer.engine.state_folder is None else None,
             scheduler=trainer.lr_scheduler,
             scaler=trainer.engine.precision.scaler,
             state=state,

@@ -13,7 +13,7 @@ import torch
 from torch.optim.lr_scheduler import LambdaLR
 
 from burnish.callbacks.flow import cadences_of
-from burnish.checkpoint import background, find, restore, run_id, weights
+from burnish.checkpoint import background, find, in_use, restore, run_id, weights
 from burnish.core import run_clock
 from burnish.core.errors import SettingError
 from burnish.core.progress import TrainerControl, TrainerState
@@ -40,7 +40,7 @@ from .evaluation import check_eval_data
 from .hooks import overridden, takes
 from .length_order import Tried
 from .loss import counter_for, objective_for
-from .resuming import EXTRA_STEPS, in_steps_of_now
+from .resuming import EXTRA_STEPS, in_steps_of_now, wanted
 from .settling import Settled, settle
 from .time_limit import clock_of, put_at_its_place, stop_before_the_first_step
 
@@ -81,8 +81,8 @@ def prepare(
     """
     begun = run_clock.now()
     background.wait_for_all()
-    processes, wanted = trainer.engine.processes, args.resume_from_checkpoint if resume is None else resume
-    checkpoint = processes.from_first(lambda: find.resolve(wanted, args.output_dir))
+    processes, asked = trainer.engine.processes, args.resume_from_checkpoint if resume is None else resume
+    checkpoint = processes.from_first(lambda: find.resolve(wanted(asked, args.output_dir), args.output_dir))
     source = source_for(trainer, args)
     if str(args.eval_strategy.value) != "no" or args.eval_on_start:
         check_eval_data(trainer, trainer.eval_dataset, args)
@@ -107,6 +107,8 @@ def prepare(
     trainer.recording.begin(trainer, args, run, position, checkpoint)
     check_best_metric(trainer, args)
     settled = _settle(trainer, args, source, ready)
+    if checkpoint is not None:
+        _restore_parts(trainer, checkpoint)
     actions = RunActions(trainer, args, position, run, clock, ignore_keys)
     runner = _runner(trainer, args, settled.assembly)
     return TrainingLoop(
@@ -213,8 +215,9 @@ def _restore(trainer: Trainer, checkpoint: Path) -> None:
     restore.find_best(trainer.state, checkpoint)
     scheduler, state = trainer.lr_scheduler, trainer.state
     follows_step = isinstance(scheduler, LambdaLR)
+    optimizer = trainer.optimizer if trainer.engine.state_folder is None else None
     restore.restore_optimizer(
-        checkpoint, trainer.optimizer, None if follows_step else scheduler, trainer.engine.precision.scaler
+        checkpoint, optimizer, None if follows_step else scheduler, trainer.engine.precision.scaler
     )
     if follows_step:
         put_at_its_place(scheduler, state)
@@ -228,6 +231,17 @@ def _restore(trainer: Trainer, checkpoint: Path) -> None:
             state.global_step,
             state.max_steps,
         )
+
+
+def _restore_parts(trainer: Trainer, checkpoint: Path) -> None:
+    """What each process holds of the optimizer's state, once the engine has divided it."""
+    engine, scheduler = trainer.engine, trainer.lr_scheduler
+    if engine.state_folder is None:
+        return
+    with in_use.held(checkpoint):
+        engine.restore_state(checkpoint / engine.state_folder)
+    if isinstance(scheduler, LambdaLR):
+        put_at_its_place(scheduler, trainer.state)
 
 
 def _restore_callbacks(callbacks: list[Any], states: dict[str, Any]) -> None:

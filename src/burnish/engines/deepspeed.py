@@ -1,0 +1,335 @@
+"""Several processes that divide optimizer states, gradients and weights among them: DeepSpeed's ZeRO."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import math
+import warnings
+from collections.abc import Callable, Iterator, Mapping
+from functools import cached_property
+from pathlib import Path
+from typing import Any, TypeVar
+
+import torch
+import torch.distributed as dist
+from torch import nn
+
+from burnish.core.errors import CheckpointError, SettingError, UserError
+from burnish.core.processes import default_backend
+from burnish.core.protocols import Processes
+
+from . import deepspeed_config as configuration
+from .deepspeed_ops import check_builds, operators, require_package
+from .deepspeed_weights import Untouched, named_wholes
+from .precision import Precision
+from .shell import Computation, Shell
+from .single import SingleEngine
+
+logger = logging.getLogger(__name__)
+
+T = TypeVar("T")
+
+TAG = "state"
+"""Name of the folder that DeepSpeed writes into."""
+
+WHOLE_LISTS = ("SGD", "Adam", "AdamW", "Adagrad", "Adadelta", "Adamax", "NAdam", "RAdam", "RMSprop", "ASGD", "Rprop")
+"""Optimizers of torch that treat each number by itself. ZeRO gives them pieces of many weights in a row, for which any
+other one would compute something else."""
+
+
+class DeepSpeedEngine(SingleEngine):
+    """Hands the losses of a step to DeepSpeed, micro-batch by micro-batch, and has it update once.
+
+    DeepSpeed takes the mean of the gradients over the processes and the micro-batches that its configuration names. Here
+    a loss is divided by the targets of the whole step already, and a step has as many micro-batches as it needs: so
+    each loss goes in times the number of processes, and nothing is divided by micro-batches.
+
+    Args:
+        device: where to compute.
+        processes: of the run.
+        args: the settings of the run; `deepspeed` among them.
+
+    Raises:
+        SettingError: the package is missing, a build of its operators was broken off, or the configuration contradicts
+            the settings.
+    """
+
+    state_folder = "deepspeed"
+
+    def __init__(self, device: torch.device, processes: Processes, args: Any) -> None:
+        require_package()
+        super().__init__(device, Precision("no", device.type), args.max_grad_norm)
+        self.processes, self.args = processes, args
+        self.config = configuration.filled(args.deepspeed, args, processes.count, device.type == "cpu")
+        self.stage = configuration.stage_of(self.config)
+        self.lockstep = self.stage >= 2
+        self._num_steps = 0
+        self._ds: Any = None
+        self._untouched: Untouched | None = None
+        self._backwards, self._in_backward, self._holds_gradients = 0, False, False
+        check_builds(operators(self.config, device.type == "cpu"))
+
+    @property
+    def has_own_schedule(self) -> bool:  # type: ignore[override]
+        return "scheduler" in self.config
+
+    def taken(self, optimizer: torch.optim.Optimizer, num_steps: int) -> torch.optim.Optimizer:
+        """Without the groups that hold nothing, of which ZeRO can make no partition."""
+        self._num_steps = num_steps
+        optimizer.param_groups[:] = [group for group in optimizer.param_groups if group["params"]]
+        return optimizer
+
+    # ------------------------------------------------------------------ begin and end of a run
+
+    def wrapped(self, model: nn.Module) -> nn.Module:
+        """The model in DeepSpeed's engine, divided as its stage says.
+
+        Raises:
+            SettingError: DeepSpeed cannot be set up in this way, or sets up something else than was asked for.
+        """
+        assert self.optimizer is not None, "attach() comes first"
+        import deepspeed
+
+        _one_group(default_backend(self.args.use_cpu))
+        deepspeed.init_distributed(dist.get_backend(), auto_mpi_discovery=False, dist_init_required=False)
+        self._untouched = Untouched(model)
+        given: dict[str, Any] = {"optimizer": self.optimizer}
+        if "optimizer" in self.config:
+            given = {"model_parameters": [_group_of(group) for group in self.optimizer.param_groups]}
+        try:
+            self._ds, *_ = deepspeed.initialize(
+                model=Shell(model), config=self._whole_config(model), dist_init_required=False, **given
+            )
+        except (AssertionError, ValueError, RuntimeError, NotImplementedError) as error:
+            raise SettingError(f"DeepSpeed cannot be set up with this configuration: {error}") from error
+        self._refuse_another_engine()
+        self._follow_its_groups()
+        wrapper: nn.Module = self._ds
+        return wrapper
+
+    def _whole_config(self, model: nn.Module) -> dict[str, Any]:
+        config = configuration.completed(self.config, self.args, self._num_steps, getattr(model, "config", None))
+        kind = type(self.optimizer)
+        if kind.__module__.startswith("torch.optim") and kind.__name__ in WHOLE_LISTS:
+            config.setdefault("zero_allow_untested_optimizer", True)
+        return config
+
+    def _refuse_another_engine(self) -> None:
+        """What DeepSpeed says of itself, against what was asked for."""
+        place, stage = str(self._ds.device.type), int(self._ds.zero_optimization_stage())
+        if place != self.device.type:
+            raise SettingError(
+                f"The run computes on {self.device.type}, and DeepSpeed has chosen {place}. Set the environment "
+                f"variable DS_ACCELERATOR={self.device.type} for it, or use_cpu={place == 'cpu'}."
+            )
+        if stage != self.stage or self._ds.dp_world_size != self.processes.count:
+            raise SettingError(
+                f"Asked for were ZeRO {self.stage} and {self.processes.count} processes, and DeepSpeed has set up ZeRO "
+                f"{stage} and {self._ds.dp_world_size}."
+            )
+
+    def _follow_its_groups(self) -> None:
+        """Where the configuration names the optimizer, the one of the run stands for it: the same groups, the same
+        rates, the same states."""
+        assert self.optimizer is not None
+        basic = self._ds.basic_optimizer
+        if basic is self.optimizer:
+            return
+        for group, known in zip(basic.param_groups, self.optimizer.param_groups, strict=True):
+            if not self.has_own_schedule:
+                group["lr"] = known["lr"]
+                group["initial_lr"] = known.get("initial_lr", known["lr"])
+        self.optimizer.param_groups[:] = basic.param_groups
+        self.optimizer.state = basic.state
+
+    def unwrapped(self, model: nn.Module) -> nn.Module:
+        inner: nn.Module = model.module.module if model is self._ds else model  # type: ignore[assignment, union-attr]
+        return inner
+
+    def finished(self) -> None:
+        """Takes the model out of DeepSpeed: whole again on each process, unless it was loaded in parts."""
+        ds, untouched, self._ds = self._ds, self._untouched, None
+        if ds is None or untouched is None or untouched.came_divided:
+            return
+        values = untouched.put_back(configuration.keeps_16_bits(self.config))
+        ds.destroy()
+        untouched.plain(values)
+
+    @contextlib.contextmanager
+    def updating(self) -> Iterator[None]:
+        """DeepSpeed speaks of its set-up only where burnish speaks of details, and not of what torch has renamed."""
+        from deepspeed.utils import logger as theirs
+
+        level = theirs.level
+        if logging.getLogger("burnish").getEffectiveLevel() > logging.DEBUG:
+            theirs.setLevel(max(level, logging.WARNING))
+        try:
+            with warnings.catch_warnings():
+                warnings.filterwarnings("ignore", r"`torch\.distributed\..* is deprecated", FutureWarning)
+                yield
+        finally:
+            theirs.setLevel(level)
+
+    @contextlib.contextmanager
+    def touching_few_rows(self) -> Iterator[None]:
+        """Tables have whole gradients: these are what is summed."""
+        yield
+
+    # ------------------------------------------------------------------ a step
+
+    def compute(self, model: nn.Module, function: Callable[[nn.Module], T]) -> T:
+        if self._ds is None:
+            return function(model)
+        # a loss goes through DeepSpeed's own forward pass; what is evaluated through the shell, where its weights are
+        found: T = (self._ds if model is self._ds else self._ds.module)(Computation(function))
+        return found
+
+    def begin_step(self) -> None:
+        self._backwards = 0
+
+    @contextlib.contextmanager
+    def micro_batch(self, last: bool) -> Iterator[None]:
+        self._ds.set_gradient_accumulation_boundary(last)
+        before = self._backwards
+        yield
+        if self._backwards == before:
+            raise UserError(
+                "A training_step took no gradient through the trainer. With DeepSpeed, call "
+                "self.accelerator.backward(loss) in place of loss.backward(): what it adds up is divided otherwise."
+            )
+
+    @property
+    def may_redo(self) -> bool:  # type: ignore[override]
+        return not self._in_backward and (self.stage < 2 or self._backwards == 0)
+
+    def backward(self, loss: torch.Tensor) -> None:
+        if not loss.requires_grad:
+            super().backward(loss)
+        self._in_backward = self._holds_gradients = True
+        self._backwards += 1
+        self._ds.backward(loss * self.processes.count, scale_wrt_gas=False)
+        self._in_backward = False
+
+    def idle(self) -> None:
+        with self.micro_batch(last=True):
+            self.backward(self.compute(self._ds, _nothing))
+
+    def completed(self, loss: torch.Tensor) -> torch.Tensor:
+        if self.processes.count > 1:
+            dist.all_reduce(loss)
+        return loss
+
+    def gradient_norm(self) -> torch.Tensor:
+        optimizer = self._ds.optimizer
+        scale = float(getattr(optimizer, "loss_scale", None) or getattr(optimizer, "cur_scale", 1.0))
+        norm = self._scaled_norm(optimizer) / scale
+        norm = torch.where(norm < 0, math.inf, norm)  # as DeepSpeed writes one that is not finite
+        if configuration.half_precision(self.config) == "fp16" and scale > 1 and not torch.isfinite(norm):
+            return torch.full_like(norm, torch.finfo(norm.dtype).max)  # left out by DeepSpeed, which lowers its scale
+        return norm
+
+    def _scaled_norm(self, optimizer: Any) -> torch.Tensor:
+        """The norm with the loss scale in it, before clipping. Each kind of optimizer keeps its gradients elsewhere."""
+        if hasattr(optimizer, "get_fp32_grad_partitions"):  # ZeRO-3
+            parts = [part for group in optimizer.get_fp32_grad_partitions().values() for part in group.values()]
+            squares = torch.stack([part.float().square().sum() for part in parts]).sum().to(self.device)
+            dist.all_reduce(squares)
+            return squares.sqrt()
+        if hasattr(optimizer, "scaled_global_norm"):  # ZeRO-1 and 2
+            return torch.as_tensor(optimizer.scaled_global_norm(), device=self.device).float()
+        if hasattr(optimizer, "get_grads_for_norm"):  # ZeRO-1 in bfloat16 that adds gradients up in float32
+            return torch.nn.utils.get_total_norm(optimizer.get_grads_for_norm()[0])
+        gradients = [weight.grad.float() for weight in self._parameters if weight.grad is not None]
+        return torch.nn.utils.get_total_norm(gradients)
+
+    def clip(self, grad_norm: torch.Tensor) -> None:
+        """Done by DeepSpeed within its update, to the `gradient_clipping` that is `max_grad_norm`."""
+
+    def update(self, apply: torch.Tensor) -> None:
+        if bool(apply):
+            self._ds.step()
+            self._holds_gradients = False
+
+    def clear_gradients(self) -> None:
+        """After an update DeepSpeed has done it; what was left out, it is made to forget."""
+        if not self._holds_gradients:
+            return
+        optimizer = self._ds.optimizer
+        optimizer.zero_grad(set_to_none=True)
+        if hasattr(optimizer, "reset_cpu_buffers"):
+            optimizer.reset_cpu_buffers()
+        for name in ("averaged_gradients", "all_grad_tensors"):
+            held = getattr(optimizer, name, None)
+            if isinstance(held, dict):
+                held.update(dict.fromkeys(held)) if self.stage < 3 else held.clear()
+        if hasattr(optimizer, "clear_hp_grads"):
+            optimizer.clear_hp_grads()
+        self._holds_gradients = self._in_backward = False
+
+    # ------------------------------------------------------------------ what is saved
+
+    def whole_weights(self) -> dict[str, torch.Tensor] | None:
+        """All weights and buffers of the model by name, on the CPU of the first process; nothing on the others, which
+        take part all the same."""
+        assert self.model is not None
+        state = self.model.state_dict(keep_vars=True)
+        names = {id(value): name for name, value in self.model.named_parameters()}
+        found: dict[str, torch.Tensor] = {}
+        in_full = not configuration.keeps_16_bits(self.config)
+        is_first = self.process_index == 0
+        for name, value in named_wholes(self.model, in_full):
+            if is_first:
+                found[name] = value.to("cpu", copy=True)
+        for name, value in state.items():
+            if is_first and name not in found:
+                shared = names.get(id(value), name)
+                found[name] = found[shared] if shared in found else value.detach().to("cpu", copy=True)
+        return {name: found[name] for name in state} if is_first else None
+
+    def save_state(self, folder: Path) -> None:
+        """Writes the part of this process into `folder`, which all processes see. All take part."""
+        self._ds.save_checkpoint(str(folder), tag=TAG, save_latest=False)
+
+    def restore_state(self, folder: Path) -> None:
+        """Reads back what `save_state` has written with as many processes and the same stage.
+
+        Raises:
+            CheckpointError: it was written by other ones, or cannot be read.
+        """
+        groups = [dict(group) for group in self._ds.basic_optimizer.param_groups]
+        try:
+            path, _ = self._ds.load_checkpoint(str(folder), tag=TAG, load_lr_scheduler_states=self.has_own_schedule)
+        except (RuntimeError, ValueError, KeyError, AssertionError, OSError) as error:
+            raise CheckpointError(f"The state of DeepSpeed in {folder} cannot be read: {error}") from error
+        if path is None:
+            raise CheckpointError(f"{folder} holds no state of DeepSpeed that this run can read.")
+        basic = self._ds.basic_optimizer
+        for group, before in zip(basic.param_groups, groups, strict=True):
+            kept = ("params", "lr") if self.has_own_schedule else ("params",)
+            group.update({name: value for name, value in before.items() if name not in kept})
+        self._follow_its_groups()
+
+    @cached_property
+    def accelerator(self) -> Any:
+        accelerator = super().accelerator
+        accelerator.backward = lambda loss, **more: self.backward(loss)
+        accelerator.unwrap_model = lambda model, *more, **other: self.unwrapped(model)
+        return accelerator
+
+
+def _group_of(group: Mapping[str, Any]) -> dict[str, Any]:
+    """What DeepSpeed's own optimizer is to know of a group: its weights, and how they decay."""
+    return {name: group[name] for name in ("params", "weight_decay", "lr") if name in group}
+
+
+def _nothing(model: nn.Module) -> torch.Tensor:
+    """A loss of 0 with a gradient of 0 for every trainable weight."""
+    weights = [weight for weight in model.parameters() if weight.requires_grad]
+    return torch.stack([weight.flatten()[:1].sum().float() for weight in weights]).sum() * 0
+
+
+def _one_group(backend: str) -> None:
+    """A process group of this process alone, where there is none: DeepSpeed needs one. It stays."""
+    if not dist.is_initialized():
+        dist.init_process_group(backend, store=dist.HashStore(), rank=0, world_size=1)
