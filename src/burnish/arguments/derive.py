@@ -13,6 +13,7 @@ from burnish.core.errors import SettingError
 from .choices import DebugOption
 from .directions import direction_of
 from .fields.every import EveryField
+from .launched import follow_launcher
 
 TWINS = {
     "activation_checkpointing": "gradient_checkpointing",
@@ -31,6 +32,7 @@ DERIVED_DIRECTION = "_derived_direction"
 
 def derive(args: EveryField) -> None:
     """Fills in what follows from other settings. Doing it twice changes nothing."""
+    follow_launcher(args)
     args.output_dir = os.path.expanduser(args.output_dir or "trainer_output")
     _agree(args, "activation_checkpointing", False)
     _agree(args, "activation_checkpointing_kwargs", None)

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from burnish.core.errors import CheckpointError, UnsavedError
+from burnish.core.processes import launch
 
 from .console import complain, say
 from .settings import Settings
@@ -19,7 +20,7 @@ def told_when_stopped(settings: Settings) -> Iterator[None]:
     try:
         yield
     except (KeyboardInterrupt, SystemExit) as end:
-        if isinstance(end, KeyboardInterrupt) or _is_signal(end.code):
+        if launch().index == 0 and (isinstance(end, KeyboardInterrupt) or _is_signal(end.code)):
             complain(how_to(settings))
         raise
 

@@ -8,7 +8,16 @@ import sys
 import traceback
 from collections.abc import Callable, Sequence
 
-from burnish.core.errors import NonFiniteError, OutOfMemoryError, ProcessError, SettingError, UserError, did_you_mean
+from burnish.core.errors import (
+    NonFiniteError,
+    OutOfMemoryError,
+    ProcessError,
+    SettingError,
+    UserError,
+    did_you_mean,
+    is_said,
+)
+from burnish.core.processes import launch
 
 from .console import complain, say
 from .notices import notices
@@ -55,7 +64,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     except (UserError, NonFiniteError, OutOfMemoryError, ProcessError, OSError) as error:
         return _explained(error, FAILED, debug)
     except KeyboardInterrupt:
-        complain("Interrupted.")
+        if launch().index == 0:
+            complain("Interrupted.")
         return INTERRUPTED
     except ValueError as error:
         return _explained(error, FAILED, debug, " (--debug shows where this arose.)")
@@ -118,7 +128,8 @@ def version() -> str:
 def _explained(error: BaseException, code: int, debug: bool, closing: str = "") -> int:
     if debug:
         traceback.print_exception(error)
-    complain(f"burnish: {_message(error)}{closing}")
+    if not is_said(error):
+        complain(f"burnish: {_message(error)}{closing}")
     return code
 
 

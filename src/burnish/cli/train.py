@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -9,7 +10,7 @@ from typing import Any
 
 from burnish.checkpoint.run_manifest import RunManifest
 from burnish.core.errors import SettingError, UnsavedError
-from burnish.core.processes import told_to_all
+from burnish.core.processes import launch, told_to_all
 from burnish.core.secrets import hidden_in_words
 
 from . import generated_texts, going_on, results, run_folder
@@ -56,8 +57,27 @@ def command(words: Sequence[str]) -> int:
         return 0
     written = shlex.join(["burnish", "train", *hidden_in_words(words)])
     settings = read_settings(words, flags, frozenset(OLD_NAMES), written)
+    if starts_processes(settings):
+        from burnish.engines.launch import checked_count, run_in_processes
+
+        count = checked_count(settings.run["num_processes"], bool(settings.arguments().use_cpu))
+        return run_in_processes(["-m", "burnish", "train", *words], count, settings.run["max_restarts"])
     train(settings)
     return 0
+
+
+def starts_processes(settings: Settings) -> bool:
+    """Whether this process is to start those that train.
+
+    Raises:
+        SettingError: a launcher has started another number of them.
+    """
+    asked, there = settings.run["num_processes"], launch()
+    if settings.run["max_restarts"] and asked is None:
+        raise SettingError("--max_restarts needs --num_processes. torchrun has a --max-restarts of its own.")
+    if asked is not None and "WORLD_SIZE" in os.environ and asked != there.count:
+        raise SettingError(f"--num_processes {asked}, and the launcher has started {there.count}: leave one of them out.")
+    return asked not in (None, there.count)
 
 
 def train(settings: Settings) -> dict[str, Any]:
@@ -82,10 +102,14 @@ def train(settings: Settings) -> dict[str, Any]:
 
 def decided(settings: Settings, arguments: Any, phases: Phases, record: RunManifest) -> run_folder.Decision:
     """What happens with the folder of the run."""
+    from burnish.run.resuming import has_begun
+
     folder, overwrite = settings.output_dir, settings.run["overwrite_output_dir"]
     if not phases.train:
         run_folder.check_only_measured(folder, settings.model.model_name_or_path, overwrite)
         return run_folder.Decision()
+    if has_begun(folder):  # and is started again: it goes on, whatever it was asked to begin with
+        return run_folder.decide(folder, record, False, None)
     return run_folder.decide(folder, record, overwrite, arguments.resume_from_checkpoint)
 
 

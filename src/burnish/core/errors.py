@@ -42,6 +42,16 @@ class ProcessError(RuntimeError):
     """Another process of the run has failed, and with it the run. The message is that of the other one, where known."""
 
 
+def mark_said(error: BaseException) -> None:
+    """Another process of the run says the words of this error."""
+    error.is_said = True  # type: ignore[attr-defined]
+
+
+def is_said(error: BaseException) -> bool:
+    """Whether this process need not say what the error says."""
+    return bool(getattr(error, "is_said", False))
+
+
 def did_you_mean(word: str, known: Iterable[str]) -> str:
     """A closing sentence that names the nearest known words, or an empty string."""
     near = difflib.get_close_matches(word, list(known), n=3, cutoff=0.6)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import platform
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -89,6 +90,19 @@ def meeting() -> Any:
     """The key-value store where the processes met, for what cannot be said otherwise; None where burnish did not bring
     them together."""
     return _meeting[-1] if _meeting else None
+
+
+def restarts() -> int:
+    """How often the launcher has started the processes of this run again, after one of them had failed."""
+    return _number("TORCHELASTIC_RESTART_COUNT", 0)
+
+
+def launcher() -> str | None:
+    """What is the same for all starts of a run by one launcher, and for no other; None without one that starts again."""
+    name = os.environ.get("TORCHELASTIC_RUN_ID")
+    if name in (None, "none"):  # the default of torchrun
+        return f"{platform.node()}:{os.getppid()}" if name else None
+    return name
 
 
 def default_backend(use_cpu: bool) -> str:

@@ -17,6 +17,7 @@ from burnish.callbacks.flow import OUT_OF_TIME
 from burnish.checkpoint.manifest import versions
 from burnish.checkpoint.process import this_process
 from burnish.checkpoint.run_manifest import FAILED, FINISHED, RUNNING, STOPPED, RunManifest, now
+from burnish.core.processes import launcher
 from burnish.core.progress import TrainerState
 from burnish.core.secrets import hidden_in_text
 from burnish.models.fingerprint import fingerprint
@@ -24,6 +25,7 @@ from burnish.tracking import surroundings
 from burnish.tracking.values import record, split_of
 
 from .data import CONTENT, ROWS
+from .resuming import LAUNCHER
 
 if TYPE_CHECKING:
     from burnish.trainer import Trainer
@@ -62,6 +64,8 @@ class Recording:
         manifest.run_id, manifest.state, manifest.reason, manifest.ended = run_id, RUNNING, None, None
         manifest.started, manifest.resumed, manifest.result = now(), [], {}
         manifest.max_steps, manifest.process = trainer.state.max_steps, this_process()
+        if launcher() is not None:
+            manifest.process[LAUNCHER] = launcher()
         manifest.folder = manifest.folder or os.getcwd()
         manifest.git = surroundings.git_state(Path(manifest.script).parent if manifest.script else Path.cwd())
         manifest.versions, manifest.hardware = versions(), surroundings.hardware()

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
+from burnish.checkpoint.run_manifest import RunManifest
+from burnish.core.errors import UserError
+from burnish.core.processes import launcher, restarts
 from burnish.core.progress import TrainerState
 from burnish.data.order import Sequential, Shuffled
 from burnish.data.plan import Plan
@@ -15,8 +20,27 @@ from .data import STEP_SIZE, Source
 
 logger = logging.getLogger(__name__)
 
+LAUNCHER = "launcher"
+"""In the process of a manifest: who started it, where it may start it again."""
+
 EXTRA_STEPS = "steps more than steps of this size would have been"
 """In a position: how many more steps (or fewer, below 0) the run has, since some of them had another size."""
+
+
+def wanted(asked: Any, output_dir: str | Path) -> Any:
+    """What `resume_from_checkpoint` means: as asked, but that a run which its launcher starts again goes on."""
+    return "auto" if has_begun(Path(output_dir)) else asked
+
+
+def has_begun(output_dir: Path) -> bool:
+    """Whether this is a later start of the run of this folder, by the launcher that started it (torchrun with
+    --max-restarts)."""
+    if not restarts():
+        return False
+    with contextlib.suppress(UserError):
+        manifest = RunManifest.read(output_dir)
+        return manifest is not None and manifest.process.get(LAUNCHER) == launcher()
+    return False
 
 
 def in_steps_of_now(

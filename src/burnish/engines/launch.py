@@ -1,0 +1,115 @@
+"""Starts the processes of a run on this machine, by torch's elastic agent (what `torchrun` runs)."""
+
+from __future__ import annotations
+
+import logging
+import os
+import signal
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import fields
+
+from burnish.core.errors import ProcessError, SettingError
+
+SIGNALS = ("SIGTERM", "SIGINT", "SIGHUP", "SIGQUIT", "SIGUSR1")
+"""Handed on to every process; a run ends with a checkpoint on the first, second and last of them."""
+
+ENVIRONMENT = {
+    # Otherwise a run that starts again finds the addresses of the processes that are gone.
+    "TORCH_DISABLE_SHARE_RDZV_TCP_STORE": "1",
+    # Between the signal and the end: the step, and its checkpoint. Whoever sent the signal has a limit of their own.
+    "TORCH_ELASTIC_SHUTDOWN_TIMEOUT": "3600",
+}
+
+
+def run_in_processes(command: Sequence[str], count: int, max_restarts: int = 0) -> int:
+    """Runs a command line of this Python in `count` processes, and waits for them. Signals go to all of them.
+
+    Args:
+        command: arguments for Python, such as ``["-m", "burnish", "train", ...]``.
+        max_restarts: how often all of them are started again when one has failed.
+
+    Returns:
+        The exit code: 0, that of the process that failed first, or 128 + number for a signal that came to this process.
+
+    Raises:
+        ProcessError: the process that failed first was killed.
+    """
+    from torch.distributed.elastic.multiprocessing.api import SignalException
+    from torch.distributed.elastic.multiprocessing.errors import ChildFailedError
+    from torch.distributed.launcher.api import LaunchConfig, elastic_launch
+
+    with _environment({**ENVIRONMENT, "OMP_NUM_THREADS": str(max(1, (os.cpu_count() or 1) // count))}), _said_briefly():
+        known = {one.name for one in fields(LaunchConfig)}  # before torch 2.10 the agent handed on the first two alone
+        signals = {"signals_to_handle": ",".join(SIGNALS)} if "signals_to_handle" in known else {}
+        config = LaunchConfig(
+            min_nodes=1,
+            max_nodes=1,
+            nproc_per_node=count,
+            rdzv_backend="c10d",
+            rdzv_endpoint="127.0.0.1:0",
+            local_addr="127.0.0.1",
+            run_id=f"burnish-{os.getpid()}",
+            max_restarts=max_restarts,
+            monitor_interval=0.2,
+            **signals,
+        )
+        try:
+            elastic_launch(config, sys.executable)(*command)
+        except ChildFailedError as error:
+            index, failure = error.get_first_failure()
+            if failure.exitcode < 0:
+                name = signal.Signals(-failure.exitcode).name
+                raise ProcessError(f"Process {index} of {count} was killed ({name}).") from None
+            return int(failure.exitcode)
+        except SignalException as error:
+            return 128 + int(error.sigval)
+    return 0
+
+
+def checked_count(count: int, use_cpu: bool) -> int:
+    """The number of processes that are to be started.
+
+    Raises:
+        SettingError: it is not 1 or more, or more than there are GPUs.
+    """
+    if count < 1:
+        raise SettingError(f"num_processes={count}: set it to 1 or more.")
+    if count == 1 or use_cpu:
+        return count
+    import torch
+
+    gpus = torch.cuda.device_count()
+    if 0 < gpus < count:
+        raise SettingError(
+            f"num_processes={count}, and this machine has {gpus} GPUs, one for each process. Set num_processes to "
+            f"{gpus} or less, or use_cpu=True."
+        )
+    return count
+
+
+@contextmanager
+def _environment(values: Mapping[str, str]) -> Iterator[None]:
+    """Variables for the processes that are started inside; those that the user has set stay."""
+    added = {name: value for name, value in values.items() if name not in os.environ}
+    os.environ.update(added)
+    try:
+        yield
+    finally:
+        for name in added:
+            os.environ.pop(name, None)
+
+
+@contextmanager
+def _said_briefly() -> Iterator[None]:
+    """Each process says what happened to it; the agent's own reports and advice are left out."""
+    loggers = [logging.getLogger(name) for name in ("torch.distributed.elastic", "torch.distributed.launcher")]
+    levels = [logger.level for logger in loggers]
+    for logger in loggers:
+        logger.setLevel(logging.CRITICAL)
+    try:
+        yield
+    finally:
+        for logger, level in zip(loggers, levels, strict=True):
+            logger.setLevel(level)
