@@ -79,9 +79,8 @@ SEED ?= 0
 torture: $(VENV)/.test
 	$(BIN)/python tests/faults/torture.py --trials $(TRIALS) --seed $(SEED) --figures out/torture.json
 
-# Of the cases, those that need what is not built yet are left out: two processes.
 cases: $(VENV)/.test
-	$(BIN)/python -m pytest $(CASES) -q -p no:cacheprovider -k "not C07 and not C61"
+	$(BIN)/python -m pytest $(CASES) -q -p no:cacheprovider
 
 clean:
 	rm -rf $(VENV) build dist .pytest_cache .mypy_cache .ruff_cache

@@ -7,6 +7,7 @@ import os
 from pathlib import Path
 from typing import Any
 
+import datasets
 import pytest
 import tiny
 from distributed.forked import in_processes, values
@@ -29,7 +30,9 @@ class Stop(burnish.TrainerCallback):
 def trained(folder: Path, batch: int, stop: int | None = None, resume: Any = None, **changes: Any) -> dict[str, Any]:
     """Two passes over 20 rows."""
     model = runs.classifier(hidden_dropout_prob=changes.pop("dropout", 0.0))
-    parts = {"model": model, "train_dataset": tiny.class_rows(ROWS), "callbacks": [Stop(stop)] if stop else []}
+    rows = tiny.class_rows(ROWS)
+    dataset = datasets.Dataset.from_list(rows).to_iterable_dataset() if changes.pop("stream", False) else rows
+    parts = {"model": model, "train_dataset": dataset, "callbacks": [Stop(stop)] if stop else []}
     settings = {"num_train_epochs": 2, "per_device_train_batch_size": batch, "learning_rate": 1e-3, **changes}
     run = runs.trainer(folder, parts=parts, **settings)
     run.train(resume_from_checkpoint=resume)
@@ -66,6 +69,16 @@ def test_going_on_with_another_number_of_processes(first: int, then: int, tmp_pa
     together(first, tmp_path / "run", 8 // first, 2)
     for one in together(then, tmp_path / "run", 8 // then, resume=True):
         assert (one["steps"], one["examples"]) == (straight["steps"], 2 * ROWS)
+        assert runs.difference(one["weights"], straight["weights"]) < 1e-5
+
+
+@pytest.mark.parametrize(("first", "then"), [(2, 2), (1, 2), (2, 1)])
+def test_going_on_in_a_stream(first: int, then: int, tmp_path: Path) -> None:
+    stream = {"stream": True, "max_steps": 5}
+    straight = trained(tmp_path / "straight", 8, **stream)
+    together(first, tmp_path / "run", 8 // first, 2, **stream)
+    for one in together(then, tmp_path / "run", 8 // then, resume=True, **stream):
+        assert (one["steps"], one["examples"]) == (5, straight["examples"])
         assert runs.difference(one["weights"], straight["weights"]) < 1e-5
 
 
