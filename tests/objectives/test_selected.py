@@ -147,3 +147,13 @@ def test_a_number_of_targets_that_the_host_knows() -> None:
         found.append((loss.detach(), *torch.autograd.grad(loss, list(model.parameters()))))
     assert 0 < number < 12 and all(map(torch.equal, *found))
     assert objective(model, inputs, number - 1).isnan() and objective(model, inputs, number + 1).isnan()
+
+
+def test_an_evaluation_computes_no_gradient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Though the weights of the output layer need one."""
+    hidden, head = torch.randn(6, 8), torch.nn.Linear(8, 20)
+    targets = torch.arange(6)
+    loss = selected.summed_cross_entropy(hidden, targets, head, head)
+    monkeypatch.setattr(torch.autograd, "grad", lambda *_, **__: pytest.fail("a gradient was computed"))
+    with torch.no_grad():
+        assert selected.summed_cross_entropy(hidden, targets, head, head).item() == pytest.approx(loss.item())

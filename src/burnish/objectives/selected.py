@@ -110,7 +110,8 @@ def summed_cross_entropy(
         targets: (positions,), int64.
         score: makes the logits; all weights it uses are those of `head`.
     """
-    weights = [weight for weight in head.parameters() if weight.requires_grad]
+    # torch tells a function that a weight needs a gradient also where none is computed, as in an evaluation
+    weights = [weight for weight in head.parameters() if weight.requires_grad and torch.is_grad_enabled()]
     vocabulary = getattr(head, "out_features", None) or max(w.shape[0] for w in head.parameters())
     chunk = max(1, CHUNK_ELEMENTS // vocabulary)
     total: torch.Tensor = _InChunks.apply(hidden, targets, score, chunk, label_smoothing, *weights)  # type: ignore[no-untyped-call]
