@@ -169,6 +169,18 @@ def test_a_loader_that_gives_each_process_its_own(cls: Any, accumulation: int, t
     assert_same(alone, values(in_processes(2, tmp_path, with_loader, tmp_path / "together", 2, cls)))
 
 
+def uneven(folder: Path) -> dict[str, Any]:
+    """17 rows in batches of 4: process 0 has three of them, and process 1 two."""
+    parts = {"train_dataset": tiny.class_rows(17)}
+    return outcome(runs.trainer(folder, OwnSplit, parts=parts, **settings(2, num_train_epochs=2)))
+
+
+def test_loaders_of_unequal_length(tmp_path: Path) -> None:
+    one, other = values(in_processes(2, tmp_path, uneven, tmp_path))
+    assert (one["steps"], one["examples"]) == (other["steps"], other["examples"]) == (6, 34)
+    assert runs.difference(one["weights"], other["weights"]) == 0.0
+
+
 def test_batches_of_a_plain_loader_are_dealt_out(tmp_path: Path) -> None:
     """18 rows in batches of 4: in the last round process 1 has none. Two batches a step, on one process or on two."""
     alone = with_loader(tmp_path / "alone", 1, PlainLoader, 2)

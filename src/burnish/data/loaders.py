@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable, Iterator, Mapping
+from functools import cached_property
 from itertools import chain, islice
 from typing import Any
 
@@ -32,9 +33,15 @@ class SharedLoader:
         self.is_dealt = processes.count > 1 and not gives_own_batches(loader) and self._gives_all_the_same()
         self.each, self.place = (processes.count, processes.index) if self.is_dealt else (1, 0)
 
-    def __len__(self) -> int:
-        """Rounds: batches of one process. Raises `TypeError` where the loader has no length."""
-        return -(-len(self.loader) // self.each)
+    @cached_property
+    def num_rounds(self) -> int | None:
+        """Batches of the process that has most; None where a loader has no length. Asked by all processes."""
+        try:
+            own = -(-len(self.loader) // self.each)
+        except TypeError:
+            own = None
+        of_all = self.processes.all_of(own)
+        return None if None in of_all else max(of_all)
 
     def rounds(self) -> Iterator[list[Any]]:
         """The batches round by round, one for each process to which they are dealt out. That of this process is at

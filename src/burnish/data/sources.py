@@ -177,10 +177,8 @@ class LoaderSource:
 
     @property
     def steps_per_epoch(self) -> int | None:
-        try:
-            return -(-len(self.loader) // self.accumulation)
-        except TypeError:
-            return None  # a loader over a stream has no length
+        rounds = self.loader.num_rounds
+        return None if rounds is None else -(-rounds // self.accumulation)
 
     def steps(self, epoch: int, first: int) -> Iterator[Step]:
         own = self.loader.loader
