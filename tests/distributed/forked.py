@@ -29,8 +29,11 @@ class Ended:
         return f"{self.error}: {self.words}" if self.error else f"value {self.value!r:.200}"
 
 
-def in_processes(count: int, folder: Path, work: Callable[..., Any], *given: Any, **named: Any) -> list[Ended]:
-    """Calls `work(*given)` in `count` processes with the environment that torchrun gives them; how each has ended."""
+def in_processes(
+    count: int, folder: Path, work: Callable[..., Any], *given: Any, hanging: int | None = None, **named: Any
+) -> list[Ended]:
+    """Calls `work(*given)` in `count` processes with the environment that torchrun gives them; how each has ended. The
+    one that is said to hang is killed when the others have ended."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
@@ -44,7 +47,7 @@ def in_processes(count: int, folder: Path, work: Callable[..., Any], *given: Any
     for process in started:
         process.start()
     end = time.monotonic() + LONGEST
-    for process in started:
+    for process in (one for index, one in enumerate(started) if index != hanging):
         process.join(max(0.0, end - time.monotonic()))
     for process in started:
         if process.is_alive():
@@ -78,6 +81,7 @@ def _child(index: int, count: int, port: int, answer: Path, work: Any, given: An
     if count == 1:
         del os.environ["WORLD_SIZE"]
     torch.set_num_threads(1)
+    _forget_the_parent()
     began = time.monotonic()
     try:
         ended = Ended(value=work(*given, **named))
@@ -92,3 +96,10 @@ def _child(index: int, count: int, port: int, answer: Path, work: Any, given: An
     if ended.error is None and dist.is_initialized():
         dist.destroy_process_group()
     os._exit(0 if ended.error is None else 1)
+
+
+def _forget_the_parent() -> None:
+    """What accelerate knows of the processes is of the process that it was forked from, where other tests have run."""
+    from accelerate.state import AcceleratorState
+
+    AcceleratorState._reset_state(reset_partial_state=True)
