@@ -43,8 +43,8 @@ RUN_FLAGS = [
          "Run", "run", common=True, alone=True),
     Flag("metrics", "list", None, "What to measure in evaluations, such as accuracy f1_macro roc_auc; docs/metrics.md "
          "has all names. Default: what is usual for the task.", "Run", "run", common=True),
-    Flag("num_processes", "int", None, "Train in this many processes of this machine, one for each GPU. Default: one, or "
-         "those that torchrun or accelerate launch has started.", "Run", "run", common=True),
+    Flag("num_processes", "int", None, "Train in this many processes on this machine, each with a GPU of its own where "
+         "there are GPUs. Default: one, or those of torchrun or accelerate launch.", "Run", "run", common=True),
     Flag("max_restarts", "int", 0, "With num_processes: how often the processes are started again when one has failed; "
          "they go on from the last good checkpoint.", "Run", "run"),
     Flag("debug", "bool", False, "Show where in the code an error arose.", "Run", "run", common=True, alone=True),

@@ -76,7 +76,9 @@ def starts_processes(settings: Settings) -> bool:
     if settings.run["max_restarts"] and asked is None:
         raise SettingError("--max_restarts needs --num_processes. torchrun has a --max-restarts of its own.")
     if asked is not None and "WORLD_SIZE" in os.environ and asked != there.count:
-        raise SettingError(f"--num_processes {asked}, and the launcher has started {there.count}: leave one of them out.")
+        raise SettingError(
+            f"--num_processes {asked}, and the launcher has started {there.count}: leave one of them out."
+        )
     return asked not in (None, there.count)
 
 
@@ -227,6 +229,7 @@ def measure(
     """Trains, evaluates and predicts. Returns what was measured, by name."""
     from burnish.run.recording import Recording
     from burnish.tracking.values import record as as_json
+
     trainer = generated_texts.trainer_class(arguments)(
         model=run.model,
         args=arguments,

@@ -98,7 +98,7 @@ def restarts() -> int:
 
 
 def launcher() -> str | None:
-    """What is the same for all starts of a run by one launcher, and for no other; None without one that starts again."""
+    """What all starts of a run by one launcher have in common, and no other run; None without one that starts again."""
     name = os.environ.get("TORCHELASTIC_RUN_ID")
     if name in (None, "none"):  # the default of torchrun
         return f"{platform.node()}:{os.getppid()}" if name else None
@@ -125,6 +125,9 @@ class Alone:
 
     def from_first(self, make: Callable[[], T]) -> T:
         return make()
+
+    def at(self, place: str, in_step: bool = False) -> None:
+        """Nobody waits."""
 
     def tell(self, error: BaseException) -> None:
         """Nobody has to hear of it."""

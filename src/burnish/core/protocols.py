@@ -37,6 +37,14 @@ class Processes(Protocol):
         """What `make` gives on process 0, where alone it is called."""
         ...
 
+    def at(self, place: str, in_step: bool = False) -> None:
+        """Says where this process is, for the message of a run that hangs; alone, without the others.
+
+        Args:
+            in_step: nothing takes long there, so that one who does not come on from it hangs.
+        """
+        ...
+
     def tell(self, error: BaseException) -> None:
         """Tells the others that this process fails, wherever they are."""
         ...

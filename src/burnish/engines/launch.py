@@ -9,6 +9,7 @@ import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import fields
+from typing import Any
 
 from burnish.core.errors import ProcessError, SettingError
 
@@ -42,7 +43,7 @@ def run_in_processes(command: Sequence[str], count: int, max_restarts: int = 0) 
 
     with _environment({**ENVIRONMENT, "OMP_NUM_THREADS": str(max(1, (os.cpu_count() or 1) // count))}), _said_briefly():
         known = {one.name for one in fields(LaunchConfig)}  # before torch 2.10 the agent handed on the first two alone
-        signals = {"signals_to_handle": ",".join(SIGNALS)} if "signals_to_handle" in known else {}
+        signals: dict[str, Any] = {"signals_to_handle": ",".join(SIGNALS)} if "signals_to_handle" in known else {}
         config = LaunchConfig(
             min_nodes=1,
             max_nodes=1,

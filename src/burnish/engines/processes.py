@@ -6,6 +6,7 @@ import contextlib
 import logging
 import os
 import pickle
+import threading
 import weakref
 from collections.abc import Callable, Sequence
 from datetime import timedelta
@@ -14,9 +15,11 @@ from typing import Any, TypeVar
 import torch
 import torch.distributed as dist
 
-from burnish.core.errors import ProcessError, SettingError
+from burnish.core.errors import ProcessError, SettingError, mark_said
 from burnish.core.processes import Alone, default_backend, join, launch, meeting
 from burnish.core.protocols import Processes
+
+from .watch import MOST_SHOWN, Watch, are_in_steps, described, store_for
 
 logger = logging.getLogger(__name__)
 
@@ -45,14 +48,28 @@ class Group:
     Whatever they say goes the same way: a row of numbers from each, then bytes where a row announces some. So a process
     that fails is heard by the others wherever they are: they get its words in place of what they waited for.
 
-    Every method but `tell` is called by all processes, in the same order.
+    Every method but `tell` and `at` is called by all processes, in the same order.
+
+    Args:
+        timeout: longest wait for another process.
+        hang_timeout: longest wait for one that is in a step, in seconds; 0: as long as for others.
     """
 
-    def __init__(self, timeout: timedelta) -> None:
+    def __init__(self, timeout: timedelta, hang_timeout: float = 0.0) -> None:
         here = launch()
         self.count, self.index, self.local_index = here.count, here.index, here.local_index
         self._group = dist.new_group(backend="gloo", timeout=timeout)
         self._told: BaseException | None = None
+        self._rounds, self._timeout = 0, timeout
+        self._watch: Watch | None = None
+        store = store_for(self.index, self.from_first) if hang_timeout > 0 else None
+        if store is not None:
+            self._watch = Watch(self.index, self.count, store, hang_timeout)
+
+    def at(self, place: str, in_step: bool = False) -> None:
+        """Says where this process is, for the message of a run that hangs."""
+        if self._watch is not None:
+            self._watch.at(place, in_step)
 
     def table(self, numbers: Sequence[float]) -> list[list[float]]:
         """The numbers that each process gives, in the order of the processes. At most 14; whole ones up to 2^53.
@@ -83,10 +100,13 @@ class Group:
         self._told = error
         content = pickle.dumps((self.index, type(error).__name__, str(error)))
         try:
-            self._round(FAILED, (), content, PATIENCE)
+            rows, contents = self._round(FAILED, (), content, PATIENCE)
+            before = zip(rows[: self.index], contents, strict=False)
+            if any(row[0] == FAILED and _words(said) == _words(content) for row, said in before):
+                mark_said(error)
         except RuntimeError as unheard:
             if _is_lost(error) and _is_lost(unheard):
-                raise ProcessError(self._left_words()) from error
+                raise self._gone() from error
             self._leave_words(content)
             logger.debug("The other processes did not hear of the failure: %s", unheard)
 
@@ -97,13 +117,13 @@ class Group:
             with contextlib.suppress(RuntimeError):
                 store.set(WORDS, content)
 
-    def _left_words(self) -> str:
+    def _gone(self) -> ProcessError:
         """Why another process has gone, where it said so."""
         with contextlib.suppress(RuntimeError):  # the store may have gone with it
             store = meeting()
             if store is not None and store.check([WORDS]):
-                return self._described(store.get(WORDS))
-        return _GONE
+                return _said(self._described(store.get(WORDS)))
+        return ProcessError(_GONE)
 
     def _described(self, content: bytes) -> str:
         index, kind, words = pickle.loads(content)
@@ -113,7 +133,7 @@ class Group:
         rows, contents = self._heard(numbers, content)
         for index, row in enumerate(rows):
             if row[0] == FAILED:
-                raise ProcessError(self._described(contents[index]))
+                raise _said(self._described(contents[index]))
         return [row[2 : 2 + len(numbers)] for row in rows], contents
 
     def _heard(self, numbers: Sequence[float], content: bytes) -> tuple[list[list[float]], list[bytes]]:
@@ -122,7 +142,7 @@ class Group:
         except RuntimeError as error:
             if not _is_lost(error):
                 raise
-            raise ProcessError(self._left_words()) from error
+            raise self._gone() from error
 
     def _round(
         self, state: float, numbers: Sequence[float], content: bytes, patience: timedelta | None = None
@@ -132,7 +152,11 @@ class Group:
         table = torch.zeros(self.count, WIDTH, dtype=torch.float64)
         table[self.index, : 2 + len(numbers)] = torch.tensor([state, len(content), *numbers], dtype=torch.float64)
         # a sum of rows of which each process fills its own: one call of gloo, in place
-        _wait(dist.all_reduce(table, group=self._group, async_op=True), patience)
+        work = dist.all_reduce(table, group=self._group, async_op=True)
+        if self._watch is None or patience is not None:
+            _wait(work, patience)
+        else:
+            self._watched(work, self._watch)
         rows: list[list[float]] = table.tolist()
         contents = []
         for index, row in enumerate(rows):
@@ -143,6 +167,35 @@ class Group:
                 _wait(dist.broadcast(part, source, group=self._group, async_op=True), patience)
             contents.append(b"" if part is None else part.numpy().tobytes())
         return rows, contents
+
+    def _watched(self, work: Any, watch: Watch) -> None:
+        """Waits for all processes; not longer than the limit for those that are in a step.
+
+        Raises:
+            ProcessError: one of them hangs.
+        """
+        self._rounds += 1
+        done = threading.Event()
+        work.get_future().then(lambda _: done.set())
+        watch.waits(self._rounds, True)
+        waited, most = 0.0, 0.95 * self._timeout.total_seconds()  # afterwards gloo gives up, without a word
+        while not done.wait(min(watch.limit, most - waited)):
+            waited += min(watch.limit, most - waited)
+            others = watch.others()
+            if not done.is_set() and (waited >= most or are_in_steps(others, self._rounds)):
+                raise self._hanging(others, waited)
+        watch.waits(self._rounds, False)
+        work.wait()
+
+    def _hanging(self, others: Sequence[Any], waited: float) -> ProcessError:
+        missing = [str(index) for index, one in enumerate(others) if one is None or one["rounds"] < self._rounds]
+        error = ProcessError(
+            f"The run hangs: {len(missing)} of {self.count} processes ({', '.join(missing[:MOST_SHOWN])}) did not come "
+            f"to where the others have waited for {waited:.0f} s (hang_timeout, ddp_timeout).\n{described(others)}"
+        )
+        if any(one is not None and one["rounds"] == self._rounds for one in others[: self.index]):
+            mark_said(error)
+        return error
 
 
 def processes_for(args: Any) -> Processes:
@@ -160,7 +213,7 @@ def processes_for(args: Any) -> Processes:
         return Alone()
     world, found = _known
     if found is None or world is None or world() is not dist.group.WORLD:
-        found = Group(timeout)
+        found = Group(timeout, args.hang_timeout)
         _known = weakref.ref(dist.group.WORLD), found
     return found
 
@@ -178,6 +231,17 @@ def _refuse_lost_launch() -> None:
             "Start them with torchrun --nproc_per_node=N, or accelerate launch --multi_gpu --num_processes=N and "
             "use_cpu=True. To train in one process, set --num_processes=1 (or unset MASTER_ADDR)."
         )
+
+
+def _said(words: str) -> ProcessError:
+    """What another process says itself."""
+    error = ProcessError(words)
+    mark_said(error)
+    return error
+
+
+def _words(content: bytes) -> Any:
+    return pickle.loads(content)[1:]
 
 
 def _is_lost(error: BaseException) -> bool:

@@ -102,6 +102,7 @@ class TrainingLoop:
         part in those of the others with none of its own."""
         steps = iter(self.source.steps(self.state.passes, first))
         while True:
+            self._at("reading the rows of", self.state.global_step + 1, in_step=True)
             step = next(steps, None)
             totals = self.agreement.on(step)
             if self.agreement.is_bad:
@@ -115,6 +116,7 @@ class TrainingLoop:
         self.events.fire("on_step_begin")
         self._between_steps = False
         self._rate = self.actions.learning_rate()
+        self._at("computing", self.state.global_step + 1, in_step=self._learnt)  # the first step may compile
         report = self.runner.take(step, totals)
         self.actions.advance_schedule()
         self._advance(totals)
@@ -171,6 +173,7 @@ class TrainingLoop:
         if control.should_evaluate:
             control.should_evaluate = False
             self.runner.watch.look()
+            self._at("evaluating after", self.state.global_step)
             with self._not_training():
                 control.should_save = self.actions.evaluate() or control.should_save
         if control.should_save:
@@ -188,12 +191,19 @@ class TrainingLoop:
     def _save(self) -> None:
         self.runner.watch.look()
         self.window.into(self.state)
+        self._at("saving after", self.state.global_step)
         with self._not_training():
             self.actions.save()
 
     def _finish_saves(self) -> None:
+        self._at("writing the last checkpoint after", self.state.global_step)
         with self._not_training():
             self.actions.finish_saves()
+
+    def _at(self, doing: str, step: int, in_step: bool = False) -> None:
+        """Where this process is, for the others."""
+        if self.agreement.processes.count > 1:
+            self.agreement.processes.at(f"{doing} step {step}", in_step)
 
     @contextlib.contextmanager
     def _not_training(self) -> Iterator[None]:

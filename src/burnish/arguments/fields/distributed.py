@@ -40,6 +40,13 @@ class DistributedFields:
         metadata=about("Backend of torch.distributed. Default: nccl for GPUs, gloo for CPUs.", choices=BACKENDS),
     )
     ddp_timeout: int = field(default=1800, metadata=about("Longest wait for another process, in seconds."))
+    hang_timeout: float = field(
+        default=600.0,
+        metadata=about(
+            "Longest wait for another process within a step, in seconds; then the run ends, and says where each process "
+            "is. 0: as long as ddp_timeout."
+        ),
+    )
     fsdp: str | None = field(default=None, metadata=about("Shard the model over processes (FSDP).", **FLAG))
     fsdp_config: dict[str, Any] | str | None = field(
         default=None, metadata=about("Settings of FSDP: a dict, JSON, or a JSON file.")

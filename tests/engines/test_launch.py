@@ -1,0 +1,67 @@
+"""The processes of a run are started together: what they get, and how they end."""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from pathlib import Path
+
+import pytest
+
+from burnish.core.errors import ProcessError, SettingError
+from burnish.engines.launch import checked_count, run_in_processes
+
+START = "import os, sys, time, signal; n = int(os.environ['RANK']); from pathlib import Path; "
+
+
+def run(code: str, count: int = 2, max_restarts: int = 0) -> int:
+    return run_in_processes(["-c", START + code], count, max_restarts)
+
+
+def test_each_process_knows_its_number_and_its_threads(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
+    told = "[os.environ[name] for name in ('WORLD_SIZE', 'LOCAL_RANK', 'OMP_NUM_THREADS')]"
+    assert run(f"Path({str(tmp_path)!r}, str(n)).write_text(' '.join({told}))") == 0
+    threads = max(1, (os.cpu_count() or 1) // 2)
+    assert [(tmp_path / str(index)).read_text() for index in (0, 1)] == [f"2 {index} {threads}" for index in (0, 1)]
+    assert "OMP_NUM_THREADS" not in os.environ
+
+
+def test_the_exit_code_is_that_of_the_first_to_fail() -> None:
+    assert run("n == 1 and sys.exit(2); time.sleep(30)") == 2
+
+
+def test_a_process_that_was_killed_is_named() -> None:
+    with pytest.raises(ProcessError, match=r"Process 1 of 2 was killed \(SIGKILL\)"):
+        run("n == 1 and os.kill(os.getpid(), signal.SIGKILL); time.sleep(30)")
+
+
+def test_all_start_again_where_that_is_asked_for(tmp_path: Path) -> None:
+    again = "os.environ['TORCHELASTIC_RESTART_COUNT'] == '1'"
+    note = f"Path({str(tmp_path)!r}, str(n)).write_text(os.environ['TORCHELASTIC_RUN_ID'])"
+    assert run(f"{note} if {again} else n == 1 and sys.exit(1) or time.sleep(30)", max_restarts=1) == 0
+    assert [(tmp_path / str(index)).read_text() for index in (0, 1)] == [f"burnish-{os.getpid()}"] * 2
+
+
+@pytest.mark.parametrize("name", ["SIGTERM", "SIGUSR1"])
+def test_a_signal_reaches_all_of_them(name: str, tmp_path: Path) -> None:
+    """And they take the time that they need."""
+    number = int(getattr(__import__("signal"), name))
+    end = f"lambda *_: (time.sleep(0.3), Path({str(tmp_path)!r}, str(n)).write_text('ended'), sys.exit(128 + {number}))"
+    code = f"signal.signal({number}, {end}); Path({str(tmp_path)!r}, 'ready' + str(n)).touch(); time.sleep(30)"
+
+    def send() -> None:
+        while not all((tmp_path / f"ready{index}").exists() for index in (0, 1)):
+            time.sleep(0.05)
+        os.kill(os.getpid(), number)
+
+    threading.Thread(target=send, daemon=True).start()
+    assert run(code) == 128 + number
+    assert all((tmp_path / str(index)).exists() for index in (0, 1))
+
+
+def test_a_number_of_processes_that_cannot_be() -> None:
+    with pytest.raises(SettingError, match="num_processes=0"):
+        checked_count(0, use_cpu=True)
+    assert checked_count(64, use_cpu=True) == 64
