@@ -122,10 +122,10 @@ def _findings(
     objective = objective.settled_on(trainer.model, trial.first, trial.second, trial.both)
     trims = trial.untrimmed is None or _may_trim(trainer, objective, trial)
     batch = trial.both if trims or trial.untrimmed is None else trial.untrimmed
-    plain = scores_of(objective, trainer.model, batch)
     selected = at_targets_only(trainer, objective) if args.logits_at_targets and not args.torch_compile else None
     at_targets = False
     if selected is not None and "labels" in batch.inputs:
+        plain = scores_of(objective, trainer.model, batch)
         way, other = "its output layer is computed at targets only", selected
         at_targets = _same(trainer, plain, lambda: scores_of(other, trainer.model, batch), way)
         objective = selected if at_targets else objective
