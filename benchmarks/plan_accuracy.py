@@ -30,6 +30,10 @@ SMOLLM2 = {
     "vocab_size": 49152, "hidden_size": 576, "num_hidden_layers": 30, "num_attention_heads": 9,
     "num_key_value_heads": 3, "intermediate_size": 1536, "tie_word_embeddings": True, "max_position_embeddings": 8192,
 }  # fmt: skip
+WIDE = {
+    "vocab_size": 16000, "hidden_size": 1024, "num_hidden_layers": 8, "num_attention_heads": 16,
+    "intermediate_size": 2816,
+}  # fmt: skip
 GPT2_SHAPE = {"vocab_size": 30000, "n_embd": 512, "n_layer": 6, "n_head": 8, "n_positions": 512}
 T5_SHAPE = {"vocab_size": 16000, "d_model": 384, "d_kv": 64, "d_ff": 1024, "num_layers": 4, "num_heads": 6}
 LLAMA, BERT, MINILM, GPT2, T5 = "llama", "bert", "minilm", "gpt2", "t5"
@@ -65,7 +69,11 @@ GRID = [
     case("SmolLM2-135M shape, 4 × 512, checkpointing", LLAMA, 512, 4, SMOLLM2, recompute=True),
     case("SmolLM2-135M shape, 4 × 512, LoRA 8", LLAMA, 512, 4, SMOLLM2, lora=8),
     case("SmolLM2-135M shape, 2 × 512", LLAMA, 512, 2, SMOLLM2, unclipped=True),
+    case("SmolLM2-135M shape, 2 × 128", LLAMA, 128, 2, SMOLLM2, unclipped=True),
+    case("SmolLM2-135M shape, 2 × 128, in backward", LLAMA, 128, 2, SMOLLM2, unclipped=True, in_backward=True),
     case("SmolLM2-135M shape, 2 × 512, in backward", LLAMA, 512, 2, SMOLLM2, unclipped=True, in_backward=True),
+    case("llama 1024 × 8, 2 × 128", LLAMA, 128, 2, WIDE, unclipped=True),
+    case("llama 1024 × 8, 2 × 128, in backward", LLAMA, 128, 2, WIDE, unclipped=True, in_backward=True),
     case("MiniLM, 16 × 256, checkpointing", MINILM, 256, 16, recompute=True),
     case("bert 768 × 6, 16 × 128, LoRA 16", BERT, 128, 16, {**LARGE, "intermediate_size": 3072}, lora=16),
     case("llama 512 × 8, 8 × 256, LoRA 64", LLAMA, 256, 8, {**MIDDLE, "intermediate_size": 1536}, lora=64),
@@ -111,7 +119,7 @@ def predicted(chosen: dict[str, Any]) -> Any:
     scenario = Scenario(
         "cpu", chosen["length"], chosen["batch"], 1, optimizer=chosen.get("optim", "adamw_torch_fused"),
         checkpointing=chosen.get("recompute", False), lora_rank=chosen.get("lora"),
-        in_backward=chosen.get("in_backward", False),
+        in_backward=chosen.get("in_backward", False), sequences=2 if chosen["kind"] == T5 else 1,
     )  # fmt: skip
     return Planner(CLASSES[chosen["kind"]][0], config_of(chosen)).memory(
         scenario.within(chosen.get("budget", CPU_BUDGET.tokens))

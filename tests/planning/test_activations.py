@@ -110,8 +110,9 @@ def test_every_task_and_kind_of_model_can_be_planned() -> None:
         ("AutoModelForMaskedLM", tiny.bert_config()),
         ("AutoModelForTokenClassification", tiny.bert_config()),
     ):
-        found = activations_of(name, config, scenario(length=16, rows=2, share_of_targets=0.5))
-        assert max(peak.bytes for peak in found.peaks.values()) > 0, name
+        for rank in (None, 4):
+            found = activations_of(name, config, scenario(length=16, rows=2, share_of_targets=0.5, lora_rank=rank))
+            assert max(peak.bytes for peak in found.peaks.values()) > 0, name
 
 
 def test_an_update_in_the_backward_pass_holds_one_gradient_at_a_time() -> None:

@@ -97,6 +97,7 @@ def test_a_budget_cuts_the_step_into_more_micro_batches() -> None:
     cut = replace(SCENARIO, micro_batches=2).within(512)
     assert (cut.rows, cut.micro_batches) == (4, 4)
     assert SCENARIO.within(10).rows == 1
+    assert replace(SCENARIO, sequences=2).within(512).rows == 2  # the labels of an encoder-decoder count, too
 
 
 def _plan(scenario: Scenario) -> Memory:

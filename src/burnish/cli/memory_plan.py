@@ -149,6 +149,7 @@ def scenario_of(given: Given, own: dict[str, Any], config: Any) -> Scenario:
         length=length_of(given, config, task),
         rows=rows,
         micro_batches=arguments.gradient_accumulation_steps,
+        sequences=2 if getattr(config, "is_encoder_decoder", False) else 1,
         share_of_targets=SHARE_OF_TARGETS.get(task, 1.0),
         optimizer=str(getattr(arguments.optim, "value", arguments.optim)),
         momentum=float(options.get("momentum", 0) or 0),

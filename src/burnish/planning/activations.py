@@ -114,7 +114,7 @@ def _objective(model: Any, scenario: Scenario) -> tuple[Any, int]:
     selected = None
     if scenario.at_targets:
         selected = selected_loss(model, facts.shifts_labels, native.passes_use_cache, scenario.label_smoothing)
-    positions = scenario.tokens - (scenario.rows if facts.shifts_labels else 0)
+    positions = scenario.rows * scenario.length - (scenario.rows if facts.shifts_labels else 0)
     return selected or (lambda model, inputs: native(model, inputs)[0]), max(
         1, round(positions * scenario.share_of_targets)
     )

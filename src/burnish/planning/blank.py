@@ -74,6 +74,15 @@ class LowRank(nn.Module):
         self.base, self.size = base, inputs * outputs
         self.down, self.up = nn.Linear(inputs, rank, bias=False), nn.Linear(rank, outputs, bias=False)
 
+    @property
+    def weight(self) -> Any:
+        """Of the frozen layer, whose type some models look at."""
+        return self.base.weight
+
+    @property
+    def bias(self) -> Any:
+        return self.base.bias
+
     def forward(self, hidden: torch.Tensor) -> torch.Tensor:
         result: torch.Tensor = self.base(hidden)
         return result + self.up(self.down(hidden.to(self.down.weight.dtype))) * 2.0

@@ -22,6 +22,8 @@ class Scenario:
     """Rows of a micro-batch."""
     micro_batches: int
     """Micro-batches of an optimizer step, on each process."""
+    sequences: int = 1
+    """Sequences of so many tokens in a row: 2 for encoder-decoders, whose labels are one."""
     share_of_targets: float = 1.0
     """Share of positions that the output layer of a language model is computed at."""
     optimizer: str = "adamw_torch_fused"
@@ -58,10 +60,14 @@ class Scenario:
 
     @property
     def tokens(self) -> int:
-        """Tokens of a micro-batch."""
-        return self.rows * self.length
+        """Tokens of a micro-batch, as a budget counts them."""
+        return self.rows * self.row_tokens
+
+    @property
+    def row_tokens(self) -> int:
+        return self.length * self.sequences
 
     def within(self, tokens: int) -> Scenario:
         """The same step in micro-batches of so many tokens at most; a longer row goes alone."""
-        rows = max(1, min(tokens // self.length, self.rows * self.micro_batches))
+        rows = max(1, min(tokens // self.row_tokens, self.rows * self.micro_batches))
         return replace(self, rows=rows, micro_batches=math.ceil(self.rows * self.micro_batches / rows))

@@ -141,7 +141,7 @@ def steps(scenario: Scenario) -> Iterator[Step]:
     if not scenario.checkpointing:
         yield "gradient checkpointing", "--gradient_checkpointing", lambda s: replace(s, checkpointing=True)
     if scenario.rows > 1:
-        tokens = max(SMALLEST_BUDGET, scenario.length, scenario.tokens // 4)
+        tokens = max(SMALLEST_BUDGET, scenario.row_tokens, scenario.tokens // 4)
         if scenario.within(tokens).rows < scenario.rows:
             yield f"{tokens} tokens at once", f"--token_budget {tokens}", lambda s: s.within(tokens)
     if not scenario.in_backward and scenario.lora_rank is None and scenario.num_processes == 1:
