@@ -9,11 +9,12 @@ import contextlib
 import logging
 import math
 import os
+import platform
 from collections.abc import Iterator
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
-from burnish.core.processes import default_backend, join, launch
+from burnish.core.processes import default_backend, join, launch, turns
 
 from .choices import ParallelMode
 from .fields.every import EveryField
@@ -120,19 +121,18 @@ class Processes(EveryField):
 
     @contextlib.contextmanager
     def main_process_first(self, local: bool = True, desc: str = "work") -> Iterator[None]:
-        """The first process (of this machine where `local`) runs the block, then the others: to fill a cache once. The
-        processes are brought together for it where they are not yet."""
+        """The first process (of this machine where `local`) runs the block, then the others: to fill a cache once,
+        however long it takes. The processes are brought together for it where they are not yet."""
         if self.world_size == 1 or not join(self.ddp_backend or default_backend(self.use_cpu), self.ddp_timeout_delta):
             yield
             return
-        import torch.distributed as dist
-
         is_first = (self.local_process_index if local else self.process_index) == 0
+        wait, announce = turns(platform.node() if local else "")
         try:
             if not is_first:
                 logger.debug("process %d waits for the first one: %s", self.process_index, desc)
-                dist.barrier()
+                wait()
             yield
         finally:
             if is_first:
-                dist.barrier()
+                announce()

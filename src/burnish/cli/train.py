@@ -118,11 +118,10 @@ def decided(settings: Settings, arguments: Any, phases: Phases, record: RunManif
 def prepared_and_carried_out(
     settings: Settings, chosen: Mapping[str, Any], phases: Phases, decision: run_folder.Decision, record: RunManifest
 ) -> dict[str, Any]:
-    """The run, from its parts to its results. The first process fills caches before the others read from them."""
+    """The run, from its parts to its results. Of several processes the first to come fills the caches."""
     arguments = settings.arguments(chosen)
     with quiet():
-        with arguments.main_process_first(desc="preparing the data"):
-            run = generated_texts.judged(prepare(settings, phases), arguments)
+        run = generated_texts.judged(prepare(settings, phases), arguments)
         chosen = with_best_metric(chosen, run, settings)
         if phases.train and run.eval_dataset is None:
             chosen = {}

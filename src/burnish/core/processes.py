@@ -10,6 +10,7 @@ import contextlib
 import os
 import platform
 import sys
+import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
@@ -21,6 +22,12 @@ if TYPE_CHECKING:
     from .protocols import Processes
 
 T = TypeVar("T")
+
+TURN_SECONDS = 0.05
+"""Between two looks whether the first process is done."""
+
+_turns: dict[str, int] = {}
+"""How often one process has gone before the others, by place."""
 
 _meeting: list[Any] = []
 """The store of the process group that burnish made last."""
@@ -83,6 +90,7 @@ def join(backend: str, timeout: timedelta) -> bool:
         store, index, count = next(iter(rendezvous("env://", timeout=timeout)))
         dist.init_process_group(backend, store=store, rank=index, world_size=count, timeout=timeout)
         _meeting[:] = [store]
+        _turns.clear()
     return True
 
 
@@ -90,6 +98,28 @@ def meeting() -> Any:
     """The key-value store where the processes met, for what cannot be said otherwise; None where burnish did not bring
     them together."""
     return _meeting[-1] if _meeting else None
+
+
+def turns(place: str) -> tuple[Callable[[], None], Callable[[], None]]:
+    """For one process that goes before the others: what these call to wait for it, and what it calls when it is done.
+    Called by all processes, as often. The wait has no limit where burnish brought the processes together.
+
+    Args:
+        place: of those who wait for one another, such as the name of a machine.
+    """
+    store = meeting()
+    if store is None:
+        import torch.distributed as dist
+
+        return dist.barrier, dist.barrier
+    _turns[place] = _turns.get(place, 0) + 1
+    key = f"burnish: turn {_turns[place]} {place}"
+
+    def wait() -> None:
+        while not store.check([key]):
+            time.sleep(TURN_SECONDS)
+
+    return wait, lambda: store.set(key, "done")
 
 
 def restarts() -> int:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import os
+import time
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -66,13 +67,30 @@ def stored(key: str, batches: Callable[[], Iterable[Any]], anew: bool = False) -
     """
     try:
         file = cache_folder() / f"{key}.arrow"
-        if anew or not file.exists():
-            write_file(file, batches())
+        with made_by_one(file) as begun:
+            if not file.exists() or (anew and not written_since(file, begun)):
+                write_file(file, batches())
         return ArrowRows.from_file(file)
     except OSError:
         import pyarrow as pa
 
         return ArrowRows(pa.Table.from_batches(list(batches())))
+
+
+@contextlib.contextmanager
+def made_by_one(file: Path) -> Iterator[float]:
+    """One process at a time makes a file; the others wait for it, however long it takes, and find it made. Gives the
+    time when this process began to wait."""
+    import filelock
+
+    begun = time.time()
+    with filelock.FileLock(f"{file}.lock"):
+        yield begun
+
+
+def written_since(file: Path, moment: float) -> bool:
+    """Whether another process has written the file while this one waited."""
+    return file.stat().st_mtime >= moment
 
 
 @contextlib.contextmanager

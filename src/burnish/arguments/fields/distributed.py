@@ -43,7 +43,7 @@ class DistributedFields:
     hang_timeout: float = field(
         default=600.0,
         metadata=about(
-            "Longest wait for another process within a step, in seconds; then the run ends, and says where each process "
+            "Longest wait for another process within a step, in seconds; then the run ends and says where each of them "
             "is. 0: as long as ddp_timeout."
         ),
     )
