@@ -20,6 +20,9 @@ RNG_STATE = "rng_state.pth"
 TRAINING_ARGS = "training_args.json"
 """The settings of the run, as JSON: what is read back cannot run code."""
 
+DEEPSPEED = "deepspeed"
+"""A folder with what each process of a run with DeepSpeed has written, in place of the optimizer's file."""
+
 BURNISH = "burnish.json"
 """The rest of the progress, the position in the data, and the run that wrote it."""
 MANIFEST = "manifest.json"

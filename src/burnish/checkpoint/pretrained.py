@@ -14,7 +14,7 @@ from torch import nn
 
 from burnish.core import randomness
 
-from . import tensors
+from . import files, tensors
 from .tensors import Tensors
 
 logger = logging.getLogger(__name__)
@@ -32,6 +32,18 @@ def save(model: Any, folder: Path, state: Tensors) -> None:
     """``model.save_pretrained(folder)`` with the given tensors, without a progress bar and without side effects."""
     with no_progress_bar(), _configs_as_they_were(model), _saveable_generation_config(model, folder):
         model.save_pretrained(folder, state_dict=state)
+    _say_type(folder / "config.json", model, state)
+
+
+def _say_type(path: Path, model: Any, state: Tensors) -> None:
+    """The type of the weights that were written, in the config that was written, where the model computes in another
+    one: ``from_pretrained`` would round them to it."""
+    kinds = {tensor.dtype for tensor in state.values() if tensor.is_floating_point()}
+    if not path.is_file() or len(kinds) != 1 or kinds == {getattr(model, "dtype", None)}:
+        return
+    content = files.read_json(path)
+    content.update({name: str(kinds.pop()).removeprefix("torch.") for name in ("dtype",) if name in content})
+    files.replace_json(path, content)
 
 
 def saves_as_usual(model: nn.Module) -> bool:

@@ -69,7 +69,13 @@ def _ours(checkpoint: Path) -> dict[str, Any]:
         raise CheckpointError(f"{path} cannot be read: {error}") from error
 
 
-def restore_optimizer(checkpoint: Path | str, optimizer: Any, scheduler: Any = None, scaler: Any = None) -> list[str]:
+def restore_optimizer(
+    checkpoint: Path | str,
+    optimizer: Any,
+    scheduler: Any = None,
+    scaler: Any = None,
+    state: dict[str, Any] | None = None,
+) -> list[str]:
     """Fills optimizer, scheduler and scaler from a checkpoint, and returns the names of those it has no state for.
 
     Learning rate, betas, weight decay and every other setting of the optimizer stay those of now; moments and step
@@ -78,19 +84,38 @@ def restore_optimizer(checkpoint: Path | str, optimizer: Any, scheduler: Any = N
     Args:
         scheduler: only one that has a memory of its own (such as ``ReduceLROnPlateau``); the learning rate that it
             has come to is then taken from the checkpoint too. Leave it out where the rate follows from the step.
+        state: of the optimizer, where it lies in the checkpoint in another form.
 
     Raises:
         CheckpointError: the state is of another optimizer or of other parameters, or a file is damaged.
     """
     with in_use.held(checkpoint):
-        return _restore(Path(checkpoint), optimizer, scheduler, scaler)
+        return _restore(Path(checkpoint), optimizer, scheduler, scaler, state)
 
 
-def _restore(checkpoint: Path, optimizer: Any, scheduler: Any, scaler: Any) -> list[str]:
+def whole_optimizer_state(checkpoint: Path) -> dict[str, Any]:
+    """The state of an undivided optimizer in a checkpoint.
+
+    Raises:
+        CheckpointError: it holds none, or its file is damaged.
+    """
+    path = checkpoint / layout.OPTIMIZER
+    if not path.is_file():
+        raise CheckpointError(
+            f"{checkpoint} holds no state of an optimizer that this run can read: neither {layout.OPTIMIZER} nor one "
+            "that its processes have divided. Start a new run from its weights: "
+            f"model_name_or_path={str(checkpoint)!r} without resume_from_checkpoint."
+        )
+    state: dict[str, Any] = files.load_tensors(path)
+    return state
+
+
+def _restore(checkpoint: Path, optimizer: Any, scheduler: Any, scaler: Any, state: dict[str, Any] | None) -> list[str]:
     parts = {"optimizer": optimizer, "scheduler": scheduler, "scaler": scaler}
     names = {"optimizer": layout.OPTIMIZER, "scheduler": layout.SCHEDULER, "scaler": layout.SCALER}
     asked = {name: part for name, part in parts.items() if part is not None}
-    missing = [name for name in asked if not (checkpoint / names[name]).is_file()]
+    given = {} if state is None else {"optimizer": state}
+    missing = [name for name in asked if name not in given and not (checkpoint / names[name]).is_file()]
     for name, part in asked.items():
         if name in missing:
             logger.warning(
@@ -99,7 +124,7 @@ def _restore(checkpoint: Path, optimizer: Any, scheduler: Any, scaler: Any) -> l
                 *(checkpoint, name, names[name], name),
             )
             continue
-        saved = files.load_tensors(checkpoint / names[name])
+        saved = given.get(name) or files.load_tensors(checkpoint / names[name])
         if name == "optimizer":
             _fill_optimizer(part, saved, checkpoint, rate_too=scheduler is not None)
         else:

@@ -20,7 +20,9 @@ from burnish.core.processes import default_backend
 from burnish.core.protocols import Processes
 
 from . import deepspeed_config as configuration
+from . import deepspeed_universal as universal
 from .deepspeed_ops import check_builds, operators, require_package
+from .deepspeed_universal import TAG
 from .deepspeed_weights import Untouched, named_wholes
 from .precision import Precision
 from .shell import Computation, Shell
@@ -30,9 +32,6 @@ logger = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
-TAG = "state"
-"""Name of the folder that DeepSpeed writes into."""
-
 WHOLE_LISTS = ("SGD", "Adam", "AdamW", "Adagrad", "Adadelta", "Adamax", "NAdam", "RAdam", "RMSprop", "ASGD", "Rprop")
 """Optimizers of torch that treat each number by itself. ZeRO gives them pieces of many weights in a row, for which any
 other one would compute something else."""
@@ -41,9 +40,9 @@ other one would compute something else."""
 class DeepSpeedEngine(SingleEngine):
     """Hands the losses of a step to DeepSpeed, micro-batch by micro-batch, and has it update once.
 
-    DeepSpeed takes the mean of the gradients over the processes and the micro-batches that its configuration names. Here
-    a loss is divided by the targets of the whole step already, and a step has as many micro-batches as it needs: so
-    each loss goes in times the number of processes, and nothing is divided by micro-batches.
+    DeepSpeed takes the mean of the gradients over the processes and the micro-batches that its configuration names.
+    Here a loss is divided by the targets of the whole step already, and a step has as many micro-batches as it needs:
+    so each loss goes in times the number of processes, and nothing is divided by micro-batches.
 
     Args:
         device: where to compute.
@@ -67,6 +66,8 @@ class DeepSpeedEngine(SingleEngine):
         self._num_steps = 0
         self._ds: Any = None
         self._untouched: Untouched | None = None
+        self._resumed: Path | None = None
+        self._is_universal = False
         self._backwards, self._in_backward, self._holds_gradients = 0, False, False
         check_builds(operators(self.config, device.type == "cpu"))
 
@@ -105,6 +106,8 @@ class DeepSpeedEngine(SingleEngine):
             raise SettingError(f"DeepSpeed cannot be set up with this configuration: {error}") from error
         self._refuse_another_engine()
         self._follow_its_groups()
+        if self.stage == 3:
+            self._announce_output_layer(model)
         wrapper: nn.Module = self._ds
         return wrapper
 
@@ -114,6 +117,16 @@ class DeepSpeedEngine(SingleEngine):
         if kind.__module__.startswith("torch.optim") and kind.__name__ in WHOLE_LISTS:
             config.setdefault("zero_allow_untested_optimizer", True)
         return config
+
+    def _announce_output_layer(self, model: nn.Module) -> None:
+        """Losses at targets only use the weight of the output layer outside of that layer: ZeRO-3 is to have it there
+        for the whole forward and backward pass."""
+        import deepspeed
+
+        find = getattr(model, "get_output_embeddings", None)
+        layer = find() if callable(find) else None
+        for parameter in () if layer is None else layer.parameters():
+            deepspeed.zero.register_external_parameter(self._ds.module, parameter)
 
     def _refuse_another_engine(self) -> None:
         """What DeepSpeed says of itself, against what was asked for."""
@@ -288,25 +301,57 @@ class DeepSpeedEngine(SingleEngine):
         return {name: found[name] for name in state} if is_first else None
 
     def save_state(self, folder: Path) -> None:
-        """Writes the part of this process into `folder`, which all processes see. All take part."""
+        if self.process_index == 0:
+            universal.write_topology(folder, self._topology)
         self._ds.save_checkpoint(str(folder), tag=TAG, save_latest=False)
 
-    def restore_state(self, folder: Path) -> None:
-        """Reads back what `save_state` has written with as many processes and the same stage.
+    @property
+    def _topology(self) -> dict[str, Any]:
+        return {
+            "stage": self.stage,
+            "processes": self.processes.count,
+            "weights": configuration.half_precision(self.config),
+            "optimizer": type(self.optimizer).__name__
+            if "optimizer" not in self.config
+            else self.config["optimizer"]["type"],
+        }
 
-        Raises:
-            CheckpointError: it was written by other ones, or cannot be read.
-        """
+    def resume_from(self, folder: Path, scratch: Path, whole: Callable[[], dict[str, Any]]) -> None:
+        """Raises `CheckpointError` where the state cannot be divided among these processes."""
+        written = self.processes.from_first(lambda: universal.read_topology(folder))
+        self._resumed, self._is_universal = folder, written != self._topology
+        if not self._is_universal:
+            return
+        by = "an undivided optimizer" if written is None else _words(written)
+        logger.warning("The optimizer's state was written by %s, and is converted for %s.", by, _words(self._topology))
+
+        def convert() -> None:
+            assert self.model is not None and self.optimizer is not None, "attach() comes first"
+            parts = (self.model, self.optimizer)
+            state = whole() if written is None else universal.whole_state(folder, scratch, *parts)
+            universal.write_universal(scratch / "universal", state, *parts)
+
+        self.processes.from_first(convert)
+        self._resumed = scratch / "universal"
+
+    def restore_state(self) -> None:
+        folder = self._resumed
+        assert folder is not None, "resume_from() comes first"
         groups = [dict(group) for group in self._ds.basic_optimizer.param_groups]
         try:
-            path, _ = self._ds.load_checkpoint(str(folder), tag=TAG, load_lr_scheduler_states=self.has_own_schedule)
+            if self._is_universal and self.stage > 0:
+                self._ds.optimizer.load_state_dict(state_dict_list=None, checkpoint_folder=str(folder))
+            else:
+                with_schedule = self.has_own_schedule
+                path, _ = self._ds.load_checkpoint(str(folder), tag=TAG, load_lr_scheduler_states=with_schedule)
+                assert path is not None, "there is none"
         except (RuntimeError, ValueError, KeyError, AssertionError, OSError) as error:
             raise CheckpointError(f"The state of DeepSpeed in {folder} cannot be read: {error}") from error
-        if path is None:
-            raise CheckpointError(f"{folder} holds no state of DeepSpeed that this run can read.")
-        basic = self._ds.basic_optimizer
-        for group, before in zip(basic.param_groups, groups, strict=True):
-            kept = ("params", "lr") if self.has_own_schedule else ("params",)
+        for entry in self._ds.basic_optimizer.state.values():
+            if isinstance(entry.get("step"), torch.Tensor):
+                entry["step"] = entry["step"].clone()  # ZeRO-3 gives all groups one counter, which each would move on
+        kept = ("params", "lr") if self.has_own_schedule and not self._is_universal else ("params",)
+        for group, before in zip(self._ds.basic_optimizer.param_groups, groups, strict=True):
             group.update({name: value for name, value in before.items() if name not in kept})
         self._follow_its_groups()
 
@@ -316,6 +361,10 @@ class DeepSpeedEngine(SingleEngine):
         accelerator.backward = lambda loss, **more: self.backward(loss)
         accelerator.unwrap_model = lambda model, *more, **other: self.unwrapped(model)
         return accelerator
+
+
+def _words(topology: Mapping[str, Any]) -> str:
+    return ", ".join(f"{name} {value}" for name, value in topology.items())
 
 
 def _group_of(group: Mapping[str, Any]) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""The configuration of DeepSpeed and the settings of the run: one fills the other, and neither contradicts the other."""
+"""The configuration of DeepSpeed and the settings of the run: one fills the other, and they do not contradict."""
 
 from __future__ import annotations
 

@@ -88,10 +88,11 @@ def _somebody_works_in(folder: Path) -> bool:
     processes = Path("/proc")
     if not (processes / "self" / "cwd").exists():
         return True
-    for process in processes.glob("[0-9]*"):
-        try:
-            if (process / "cwd").resolve() == folder.resolve():
-                return True
-        except OSError:  # it has ended, or is somebody else's
-            continue
-    return False
+    return any(_works_in(process / "cwd", folder.resolve()) for process in processes.glob("[0-9]*"))
+
+
+def _works_in(place: Path, folder: Path) -> bool:
+    try:
+        return place.resolve() == folder
+    except OSError:  # it has ended, or is somebody else's
+        return False

@@ -84,8 +84,18 @@ class SingleEngine:
         """With `state_folder`: writes the part of this process. All processes take part."""
         raise NotImplementedError
 
-    def restore_state(self, folder: Path) -> None:
-        """With `state_folder`: reads back what was written, after `wrapped`. All processes take part."""
+    def resume_from(self, folder: Path, scratch: Path, whole: Callable[[], dict[str, Any]]) -> None:
+        """With `state_folder`, before `wrapped`: the run will go on from this state.
+
+        Args:
+            folder: where the processes have written their parts; there is none in a checkpoint of another engine.
+            scratch: an empty folder that all processes see, until `restore_state` is over.
+            whole: reads the state of an undivided optimizer from the checkpoint.
+        """
+        raise NotImplementedError
+
+    def restore_state(self) -> None:
+        """With `state_folder`, after `wrapped`: reads back what was written. All processes take part."""
         raise NotImplementedError
 
     def finished(self) -> None:

@@ -13,7 +13,7 @@ import torch
 from torch.optim.lr_scheduler import LambdaLR
 
 from burnish.callbacks.flow import cadences_of
-from burnish.checkpoint import background, find, in_use, restore, run_id, weights
+from burnish.checkpoint import background, find, restore, run_id, weights
 from burnish.core import run_clock
 from burnish.core.errors import SettingError
 from burnish.core.progress import TrainerControl, TrainerState
@@ -33,6 +33,7 @@ from burnish.optim.coverage import check_moves
 from burnish.optim.neftune import noisy_embeddings
 from burnish.optim.optimizers import set_training
 
+from . import engine_state
 from .actions import RunActions
 from .data import Source, length_of_run, position_of, source_for
 from .dry_evaluation import check_best_metric
@@ -102,13 +103,14 @@ def prepare(
     if checkpoint is not None:
         restore.refuse_if_changed(checkpoint, saved, position)
         _restore(trainer, checkpoint)
+        engine_state.announce(trainer, args, checkpoint, ready)
         stop_before_the_first_step(clock, trainer.state, trainer.control)
     run = processes.from_first(lambda: run_id.new_run_id() if checkpoint is None else run_id.run_of(checkpoint))
     trainer.recording.begin(trainer, args, run, position, checkpoint)
     check_best_metric(trainer, args)
     settled = _settle(trainer, args, source, ready)
     if checkpoint is not None:
-        _restore_parts(trainer, checkpoint)
+        engine_state.restore_parts(trainer, checkpoint)
     actions = RunActions(trainer, args, position, run, clock, ignore_keys)
     runner = _runner(trainer, args, settled.assembly)
     return TrainingLoop(
@@ -216,8 +218,9 @@ def _restore(trainer: Trainer, checkpoint: Path) -> None:
     scheduler, state = trainer.lr_scheduler, trainer.state
     follows_step = isinstance(scheduler, LambdaLR)
     optimizer = trainer.optimizer if trainer.engine.state_folder is None else None
+    undivided = None if optimizer is None else engine_state.undivided(trainer, checkpoint)
     restore.restore_optimizer(
-        checkpoint, optimizer, None if follows_step else scheduler, trainer.engine.precision.scaler
+        checkpoint, optimizer, None if follows_step else scheduler, trainer.engine.precision.scaler, undivided
     )
     if follows_step:
         put_at_its_place(scheduler, state)
@@ -231,17 +234,6 @@ def _restore(trainer: Trainer, checkpoint: Path) -> None:
             state.global_step,
             state.max_steps,
         )
-
-
-def _restore_parts(trainer: Trainer, checkpoint: Path) -> None:
-    """What each process holds of the optimizer's state, once the engine has divided it."""
-    engine, scheduler = trainer.engine, trainer.lr_scheduler
-    if engine.state_folder is None:
-        return
-    with in_use.held(checkpoint):
-        engine.restore_state(checkpoint / engine.state_folder)
-    if isinstance(scheduler, LambdaLR):
-        put_at_its_place(scheduler, trainer.state)
 
 
 def _restore_callbacks(callbacks: list[Any], states: dict[str, Any]) -> None:
