@@ -30,6 +30,7 @@ Usage: burnish COMMAND [flags]
 Commands:
   train      fine-tune a model on your file
   plan       how much memory a run will take, and what would make it fit
+  evaluate   measure a trained model on a file, and see where it is wrong
   predict    ask a trained model about a file, or about a sentence
   runs       list runs; verify checkpoints, compare two runs, run one again
   demo       see it work: train on bundled reviews, offline, in a few minutes
@@ -98,6 +99,12 @@ def _predict(words: Sequence[str]) -> int:
     return command(words)
 
 
+def _evaluate(words: Sequence[str]) -> int:
+    from .evaluate import command
+
+    return command(words)
+
+
 def _plan(words: Sequence[str]) -> int:
     from .memory_plan import command
 
@@ -116,7 +123,14 @@ def _demo(words: Sequence[str]) -> int:
     return command(words)
 
 
-COMMANDS: dict[str, Command] = {"train": _train, "plan": _plan, "predict": _predict, "runs": _runs, "demo": _demo}
+COMMANDS: dict[str, Command] = {
+    "train": _train,
+    "plan": _plan,
+    "evaluate": _evaluate,
+    "predict": _predict,
+    "runs": _runs,
+    "demo": _demo,
+}
 
 
 def version() -> str:

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from burnish.core.errors import DataError, SettingError, UserError, did_you_mean
+from burnish.core.errors import DataError, SettingError, did_you_mean
 
 from .console import print_table, say
 from .flags import Flag
@@ -18,6 +17,7 @@ from .parse import Given, parse
 from .quiet import quiet
 from .rows import Row, check_writable, columns_of, read_rows, write_rows
 from .threads import load_torch
+from .trained import check_model, trained_task
 
 USAGE = """\
 Asks a trained model about the rows of a file; writes them with the predictions and their probabilities.
@@ -107,28 +107,6 @@ def flat(said: dict[str, Any]) -> dict[str, Any]:
     return columns
 
 
-def _check_model(folder: Path) -> None:
-    if not folder.is_dir():
-        near = did_you_mean(folder.name, (p.name for p in folder.parent.iterdir())) if folder.parent.is_dir() else ""
-        raise UserError(f"There is no folder {folder}.{near}")
-    if (folder / "config.json").is_file():
-        return
-    checkpoints = sorted(folder.glob("checkpoint-*"), key=lambda path: path.stat().st_mtime)
-    if checkpoints:
-        raise UserError(
-            f"{folder} holds a run that is not finished. Run its command again to finish it, or ask its newest "
-            f"checkpoint: burnish predict {checkpoints[-1]} … --task {_task_in(folder)}"
-        )
-    raise UserError(f"{folder} is not a model: it has no config.json. Give the --output_dir of a `burnish train`.")
-
-
-def _task_in(folder: Path) -> str:
-    from burnish.checkpoint.run_manifest import RunManifest
-
-    record = RunManifest.read(folder)
-    return (record and record.task) or "TASK"
-
-
 def _parsed(words: Sequence[str]) -> tuple[Given, list[str]]:
     """The flags, and the sentences, since `--text` may be given again."""
     flags = {flag.name: flag for flag in FLAGS}
@@ -152,7 +130,7 @@ def _question(given: Given, sentences: list[str]) -> Question:
         raise SettingError(f"One file is read at a time, not {len(files)}: {' '.join(files)}.")
     if bool(files) == bool(sentences):
         raise SettingError('Give a file, or --text "a sentence", or - for the standard input.')
-    _check_model(Path(model))
+    check_model(Path(model))
     task, column = given.values.get("task"), given.values.get("text_column")
     if sentences or files == ["-"]:
         return Question(Path(model), [{SENTENCE: text} for text in sentences or _incoming()], None, None, task)
@@ -196,8 +174,7 @@ def _check_columns(question: Question, given: list[str]) -> None:
 
 
 def _trained_columns(folder: Path) -> list[str]:
-    content = json.loads((folder / "config.json").read_text(encoding="utf-8"))
-    return (content.get("burnish_task") or {}).get("text_columns") or [SENTENCE]
+    return trained_task(folder).get("text_columns") or [SENTENCE]
 
 
 def _beside(row: Row, said: dict[str, Any]) -> Row:

@@ -6,7 +6,7 @@ E- (end) or S- (single), and an I- that goes on from nothing begins a span.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from burnish.core.errors import SettingError
@@ -59,6 +59,27 @@ def seqeval(totals: Mapping[str, Any]) -> dict[str, float]:
         "f1": 2 * both / (predicted + present) if predicted + present else 0.0,
         "accuracy": totals["right"] / totals["counted"] if totals["counted"] else 0.0,
     }
+
+
+def entity_table(sentences: Iterable[tuple[Sequence[str], Sequence[str]]]) -> list[dict[str, Any]]:
+    """For each type of entity, the most frequent first: type, entities (that are there), predicted, found (of both),
+    precision, recall, f1.
+
+    Args:
+        sentences: tags predicted and tags that are right, of the same words.
+    """
+    counts: dict[str, list[int]] = {}
+    for found, truth in sentences:
+        spans, true_spans = spans_of(found), spans_of(truth)
+        for place, part in enumerate((true_spans, spans, spans & true_spans)):
+            for *_, kind in part:
+                counts.setdefault(kind, [0, 0, 0])[place] += 1
+    rows = []
+    for kind, (present, predicted, both) in sorted(counts.items(), key=lambda item: (-item[1][0], item[0])):
+        value = seqeval({"both": both, "predicted": predicted, "present": present, "right": 0, "counted": 0})
+        scores = {name: value[name] for name in ("precision", "recall", "f1")}
+        rows.append({"type": kind, "entities": present, "predicted": predicted, "found": both, **scores})
+    return rows
 
 
 FORMULAS = {"seqeval": Formula(entities, seqeval, True)}

@@ -55,7 +55,7 @@ class CausalLM:
         columns = _columns(splits.first, data)
         _check(splits, columns)
         splits, notes = with_held_out(splits, data, from_end=_is_one_text(splits.first))
-        task = {"task": self.name, "text_columns": columns[:1]}
+        task = {"task": self.name, "text_columns": columns[:1], "label_columns": columns[1:]}
         base = load_pretrained(model, data, "AutoModelForCausalLM", task)
         _check_causal(base.model)
         run = TaskRun(model=base.model, processing_class=base.tokenizer)

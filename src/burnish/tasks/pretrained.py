@@ -61,6 +61,7 @@ def load_pretrained(
         torch_dtype=request.torch_dtype,
         ignore_mismatched_sizes=request.ignore_mismatched_sizes,
         seed=data.seed,
+        trained=data.train_file is None and data.dataset_name is None,  # nothing is trained: new weights stay random
         **_hub(request),
         **config_changes,
     )

@@ -11,7 +11,7 @@ from burnish.core.errors import DataError
 from burnish.data.arrow_arrays import of_lists, of_numbers
 
 from .columns import header_hint, label_columns, require_columns, text_columns, texts_of
-from .label_values import has_labels
+from .label_values import has_labels, label_values, name_of
 from .labels import MULTI_LABEL, REGRESSION, SINGLE_LABEL, LabelScheme, class_balance, infer_scheme
 from .metrics import classification_metrics
 from .pretrained import TASK_KEY, Pretrained, load_config, load_pretrained
@@ -99,6 +99,8 @@ def _scheme(splits: Splits, labels: list[str], data: DataRequest, config: Any) -
     if splits.train is not None:
         return infer_scheme(splits.train, labels, data.problem_type, known)
     kind = data.problem_type or config.problem_type or (REGRESSION if len(known) == 1 else SINGLE_LABEL)
+    if kind == SINGLE_LABEL and not set(map(name_of, label_values(splits.first, labels))) & set(known):
+        known = [name.removeprefix("LABEL_") for name in known]  # what transformers calls classes that have no name
     trained = getattr(config, TASK_KEY, {})
     return LabelScheme(kind, tuple(labels), tuple(known), trained.get("separator"), bool(trained.get("switches")))
 
