@@ -6,6 +6,7 @@ import random
 
 import pytest
 
+from burnish.data import share
 from burnish.data.share import ROW_COST, Share, equal_work
 
 LENGTHS = random.Random(3).choices([8, 16, 64, 300], k=64)
@@ -26,6 +27,18 @@ def test_parts_differ_by_less_than_the_longest_row() -> None:
     assert max(work) - min(work) <= min(LENGTHS) + ROW_COST
     by_count = [sum(LENGTHS[row] for row in range(part, 64, 4)) for part in range(4)]
     assert max(by_count) - min(by_count) > 5 * (max(work) - min(work))
+
+
+@pytest.mark.parametrize("rows", [0, 1, 50, 500, 3000])
+@pytest.mark.parametrize("most_over_mean", [None, 1, 2])
+def test_many_parts_are_filled_as_few_are(
+    rows: int, most_over_mean: int | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lengths = [int(random.Random(row).lognormvariate(3, 1)) for row in range(rows)]
+    most = None if most_over_mean is None else -(-rows // 100) * most_over_mean
+    found = equal_work(lengths, 100, most)
+    monkeypatch.setattr(share, "MANY_PARTS", 1000)
+    assert found == equal_work(lengths, 100, most)
 
 
 def test_fewer_rows_than_parts() -> None:
