@@ -57,15 +57,25 @@ class Reads(TorchDispatchMode):
     def __init__(self, patch: pytest.MonkeyPatch) -> None:
         super().__init__()
         self.found: Counter[str] = Counter()
+        self._counts = False
         for name in ("tolist", "numpy", "__array__"):
             patch.setattr(torch.Tensor, name, self._noting(getattr(torch.Tensor, name)))
 
     def _noting(self, method: Callable[..., Any]) -> Callable[..., Any]:
         def read(tensor: torch.Tensor, *args: Any, **kwargs: Any) -> Any:
-            self._note()
+            if self._counts:
+                self._note()
             return method(tensor, *args, **kwargs)
 
         return read
+
+    def __enter__(self) -> Any:
+        self._counts = True
+        return super().__enter__()
+
+    def __exit__(self, *error: Any) -> None:
+        self._counts = False
+        super().__exit__(*error)
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         if func.overloadpacket.__name__ in READS:
