@@ -28,6 +28,7 @@ PEERS_OF_A_CLASSIFIER = ("transformers", "lightning", "burnish")
 WORKLOADS = {
     "walkthrough": Workload(PEERS_OF_A_CLASSIFIER, steps=3, check_steps=1, targets=(faster(12),)),
     "dynamic": Workload(PEERS_OF_A_CLASSIFIER, steps=40, check_steps=3, targets=(faster(2.2),)),
+    "two_processes": Workload(("transformers", "burnish"), steps=12, check_steps=3),
     "token_classification": Workload(("transformers", "burnish"), steps=12, check_steps=3),
     "masked_lm": Workload(("transformers", "burnish"), steps=6, check_steps=2, targets=(faster(2),)),
     "chat_sft": Workload(
