@@ -170,6 +170,8 @@ def test_an_optimizer_that_cannot_leave_a_step_out_on_the_device(
 
 
 def test_on_the_cpu_it_is_whether_the_step_is_finite(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """There reading is free. Once before the update, and once after it, when it can be told."""
+    """There reading is free. Before the update, before that whether it is to be clipped, and once after it, when it can
+    be told."""
     found = reads_of(tmp_path, monkeypatch, {}, padding_free=False)
-    assert found == {"engines/single.py:update": STEPS - 2, "loop/nonfinite.py:look": STEPS - 2}
+    places = ("engines/single.py:_is_within", "engines/single.py:update", "loop/nonfinite.py:look")
+    assert found == dict.fromkeys(places, STEPS - 2)
