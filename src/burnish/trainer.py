@@ -20,6 +20,7 @@ from .callbacks.handler import CallbackHandler
 from .callbacks.memory import EmptyCacheCallback
 from .checkpoint import weights
 from .core.errors import SettingError
+from .core.loss_terms import LossTerms
 from .core.processes import told_to_all
 from .core.progress import TrainerControl, TrainerState
 from .core.randomness import MODEL_INIT, kept, seed_all, seed_for
@@ -40,7 +41,7 @@ from .run.export import export
 from .run.hooks import has_own_loss, needs_argument, takes, warn_of_methods_not_called
 from .run.lazy_loader import LazyLoader
 from .run.length_order import Tried
-from .run.loss import counted, loss_by_function, native_loss, objective_for
+from .run.loss import counted, loss_and_outputs, objective_for
 from .run.older_names import processing_class_from
 from .run.recording import Recording
 from .run.training import made_ready, prepare
@@ -64,7 +65,8 @@ class Trainer:
         eval_dataset: the same, or a dict of several, each evaluated under its name.
         processing_class: tokenizer or processor; pads by default, and is saved with the model.
         model_init: called without arguments, or with a trial, before each `train()`.
-        compute_loss_func: (outputs, labels, num_items_in_batch) to a loss: a mean, or a sum over `num_items_in_batch`.
+        compute_loss_func: (outputs, labels, num_items_in_batch) to a loss: a mean, or a sum over `num_items_in_batch`;
+            or to a dict of it as "loss" and further terms, which are logged.
         compute_metrics: names of metrics (docs/metrics.md), functions of an `EvalPrediction` to a dict, or both.
         callbacks: `TrainerCallback`s, of burnish or of transformers.
         optimizers: an optimizer and a scheduler; either may be None.
@@ -156,6 +158,7 @@ class Trainer:
         self.model = self.model_wrapped = model
         self.facts = facts_of(model)
         self.label_names = list(self.args.label_names or self.facts.label_names)
+        self.loss_terms = LossTerms()
         self.objective: LossOf = objective_for(self)
         self.trims = True
         self.tried: Tried | None = None
@@ -270,12 +273,7 @@ class Trainer:
         num_items_in_batch: torch.Tensor | int | None = None,
     ) -> Any:
         """The loss of a batch: a mean, or with `num_items_in_batch` its sum over that number."""
-        if self.compute_loss_func is not None:
-            loss, outputs = loss_by_function(self, model, inputs, num_items_in_batch)
-        else:
-            loss, outputs = native_loss(self)(model, inputs)
-            if num_items_in_batch is not None:
-                loss = loss * (self.objective.weight(counted(self, inputs)) / num_items_in_batch)
+        loss, outputs = loss_and_outputs(self, model, inputs, num_items_in_batch)
         return (loss, outputs) if return_outputs else loss
 
     def compute_loss_context_manager(self) -> contextlib.AbstractContextManager[Any]:

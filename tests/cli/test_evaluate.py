@@ -50,12 +50,17 @@ def same_numbers(found: dict[str, Any], out: str) -> None:
 
 
 def test_a_classifier_is_looked_at(
-    train_words: list[str], reviews: dict[str, Path], tmp_path: Path, capfd: pytest.CaptureFixture[str]
+    train_words: list[str],
+    reviews: dict[str, Path],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capfd: pytest.CaptureFixture[str],
 ) -> None:
     assert main(train_words) == 0
     capfd.readouterr()
-    out, file = tmp_path / "out", reviews["validation"]
-    assert main(["evaluate", str(out), str(file), "--use_cpu"]) == 0
+    monkeypatch.chdir(tmp_path)
+    out, file = Path("out"), reviews["validation"]
+    assert main(["evaluate", "out", str(file), "--use_cpu"]) == 0
     said = capfd.readouterr().out
     assert "confusion matrix" in said and "calibration error" in said and "rows of highest loss" in said
     assert max(map(len, said.splitlines())) <= 100

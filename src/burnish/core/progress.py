@@ -17,6 +17,7 @@ OURS = (
     "num_loss_steps",
     "unlogged_loss",
     "unlogged_steps",
+    "unlogged_terms",
     "passes",
     "steps_in_pass",
     "stream_state",
@@ -68,6 +69,8 @@ class TrainerState:
     """Sum of the losses of the steps since the last log."""
     unlogged_steps: int = 0
     """Number of steps summed in `unlogged_loss`."""
+    unlogged_terms: dict[str, list[float]] = field(default_factory=dict)
+    """By name of a term of the loss: its sum over these steps, and how many of them had it."""
     passes: int = 0
     """Passes over the data that are complete."""
     steps_in_pass: int = 0

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
 import torch
+
+from .loss_terms import TermSums
 
 IGNORED_LABEL = -100
 """The label of a position that carries no loss (the ``ignore_index`` of every transformers loss)."""
@@ -140,6 +142,8 @@ class StepReport:
     """2-norm of all gradients before clipping."""
     finite: torch.Tensor
     """bool: loss and gradient are finite; where it is False, the update was not applied (unless asked for)."""
+    terms: TermSums = field(default_factory=dict)
+    """Of the loss, as far as this process has computed them."""
 
 
 class TrainOutput(NamedTuple):

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple, Protocol
 
 import torch
 
+from burnish.core.loss_terms import LossTerms
 from burnish.core.protocols import Events
 from burnish.core.types import Counts, Inputs, MicroBatch, are_rows_apart, rows_between
 
@@ -67,6 +68,7 @@ class EvaluationLoop:
         judge: told of each batch, as (inputs, logits, labels, loss).
         rows_apart: whether a row may be computed alone, to find those whose loss is not finite.
         main_input: which input is gathered as "inputs".
+        terms: where `predict` leaves the named terms of the loss of a batch.
         rows_an_event: callbacks are told after so many rows, as if batches had them; None tells them of every batch.
         parts: a batch with its outputs, or its parts in order, where it does not fit into memory.
     """
@@ -84,11 +86,15 @@ class EvaluationLoop:
     preprocess: Callable[[Any, Any], Any] | None = None
     main_input: str = "input_ids"
     rows_an_event: int | None = None
+    terms: LossTerms = field(default_factory=LossTerms)
+    terms_seen: dict[str, LossMean] = field(default_factory=dict, init=False)
+    """The mean of each term over the targets of the batches that had it."""
     parts: Callable[[PredictionStep, Any, int], Iterable[tuple[Any, Any]]] = as_a_whole
 
     def run(self, batches: Iterable[Any]) -> tuple[LossMean, int]:
         """The mean loss and the number of rows. What is gathered of a batch with row numbers is gathered with these."""
         mean, rows = LossMean(), 0
+        self.terms.forget()
         for batch in batches:
             if isinstance(batch, NumberedInputs) and batch.stands_in:
                 self.predict(batch.inputs)
@@ -119,6 +125,9 @@ class EvaluationLoop:
         targets = getattr(counts, self.mean_over)
         if loss is not None and targets > 0:  # a batch without targets has no loss: its mean would be 0 / 0
             mean.add(float(loss.mean()), targets)
+            for name, value in self.terms.found.items():
+                self.terms_seen.setdefault(name, LossMean()).add(float(value), targets)
+        self.terms.forget()
         if self.preprocess is not None and logits is not None:
             logits = self.preprocess(logits, labels)
         if self.judge is not None:

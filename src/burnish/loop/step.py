@@ -11,6 +11,7 @@ import torch
 from torch import nn
 
 from burnish.core.errors import OutOfMemoryError
+from burnish.core.loss_terms import LossTerms
 from burnish.core.protocols import Engine, Events, Objective
 from burnish.core.randomness import DROPOUT, seed_all, seed_for
 from burnish.core.types import MicroBatch, Step, StepReport
@@ -33,6 +34,7 @@ class StepRunner:
         backward: loss and gradient of one micro-batch.
         seed: seed of the run, for dropout.
         limit: how much goes through the model at once, once memory ran out.
+        terms: where `backward` puts the terms of the loss.
     """
 
     model: nn.Module
@@ -43,6 +45,7 @@ class StepRunner:
     backward: Backward
     seed: int
     limit: MemoryLimit = field(default_factory=MemoryLimit)
+    terms: LossTerms = field(default_factory=LossTerms)
 
     def work_of(self, step: Step) -> Work:
         """What this process has to compute in a step."""
@@ -68,7 +71,8 @@ class StepRunner:
         self.engine.begin_step()
         loss = self.engine.completed(self._accumulate_within_memory(step, totals))
         grad_norm = self.engine.gradient_norm()
-        report = StepReport(loss, grad_norm, torch.isfinite(loss) & torch.isfinite(grad_norm))
+        finite = torch.isfinite(loss) & torch.isfinite(grad_norm)
+        report = StepReport(loss, grad_norm, finite, self.terms.of_step())
         self._update(report)
         return report
 
@@ -86,6 +90,7 @@ class StepRunner:
 
     def _accumulate(self, step: Step, batches: list[MicroBatch], totals: Totals) -> torch.Tensor | None:
         """The loss of these micro-batches, their gradient left in the weights; None where memory ran out."""
+        self.terms.clear()
         loss = torch.zeros((), device=self.engine.device)
         work = [(batch, float(totals.targets)) for batch in batches] + self._stand_ins(step, batches, totals)
         if not work:

@@ -5,12 +5,13 @@ from __future__ import annotations
 import logging
 import math
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import torch
 from torch import nn
 
+from burnish.core.loss_terms import LossTerms
 from burnish.core.types import Inputs, MicroBatch
 
 from .measured import Finding, measure, rounding, undisturbed
@@ -32,6 +33,7 @@ class LossOf:
         divided: the function divides by the number of targets that it is told, so it is told that of the step.
         gives_number: tell the function a number of targets. One that is not known to divide all of its loss by it is
             told that of the micro-batch, with which its loss is a mean whatever it does with the number.
+        terms: where the function puts named terms beside the loss.
         counted: tell the function the targets of the micro-batch, which the host knows, so that it need not ask the
             device how many there are.
     """
@@ -42,6 +44,7 @@ class LossOf:
     gives_number: bool = False
     rows_interact: bool = False
     counted: bool = False
+    terms: LossTerms = field(default_factory=LossTerms)
 
     def weight(self, batch: MicroBatch) -> int:
         """Targets of a micro-batch."""
@@ -55,6 +58,7 @@ class LossOf:
         if self.gives_number:
             told = num_targets if self.divided else max(1, self.weight(batch))
             number = torch.tensor(told if math.isinf(told) else int(told), device=_device_of(batch.inputs))
+        self.terms.forget()
         loss = self.compute(model, _given(batch.inputs), number)
         return loss if self.divided else loss * (self.weight(batch) / num_targets)
 
@@ -73,9 +77,19 @@ class LossOf:
     def _divides(self, model: nn.Module, batch: MicroBatch) -> bool:
         """Whether the loss halves when the number of targets it is told doubles."""
         number = torch.tensor(max(1, self.weight(batch)), device=_device_of(batch.inputs))
-        once = float(self.compute(model, _given(batch.inputs), number).detach())
-        twice = float(self.compute(model, _given(batch.inputs), number * 2).detach())
-        return abs(once - 2 * twice) <= rounding(model) * abs(once) and once != 0.0
+        once, terms_once = self._with_terms(model, batch, number)
+        twice, terms_twice = self._with_terms(model, batch, number * 2)
+
+        def halves(one: float, other: float) -> bool:
+            return abs(one - 2 * other) <= rounding(model) * abs(one) and one != 0.0
+
+        self.terms.divided = {name for name in terms_once if halves(terms_once[name], terms_twice.get(name, math.nan))}
+        return halves(once, twice)
+
+    def _with_terms(self, model: nn.Module, batch: MicroBatch, number: Any) -> tuple[float, dict[str, float]]:
+        self.terms.forget()
+        loss = float(self.compute(model, _given(batch.inputs), number).detach())
+        return loss, {name: float(value) for name, value in self.terms.found.items()}
 
     def _with(self, finding: Finding, name: str) -> LossOf:
         if finding.mean_over is None:

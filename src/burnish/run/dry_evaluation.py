@@ -10,7 +10,7 @@ from burnish.arguments.directions import KNOWN
 from burnish.core.errors import SettingError, UserError
 from burnish.core.randomness import kept
 from burnish.data.batches import OrderedBatches, is_stream
-from burnish.evaluation.best import metric_value
+from burnish.evaluation.best import metric_key, metric_value
 from burnish.evaluation.names import prefixed
 from burnish.loop.evaluating import EvaluationLoop
 
@@ -70,7 +70,7 @@ def check_best_metric(trainer: Trainer, args: Any) -> None:
 
 def _of_one_batch(trainer: Trainer, args: Any, dataset: Any, prefix: str) -> dict[str, Any] | None:
     """The metrics of the first rows; None where a function cannot make any of these."""
-    if trainer.compute_metrics is None:
+    if trainer.compute_metrics is None and metric_key(args.metric_for_best_model) in ("eval_loss", f"{prefix}_loss"):
         return {f"{prefix}_loss": 0.0}
     size = min(args.eval_batch_size, len(dataset))
     rows = pruned(trainer, dataset, args, "eval_dataset")
@@ -87,6 +87,7 @@ def _of_one_batch(trainer: Trainer, args: Any, dataset: Any, prefix: str) -> dic
         judge=judging.of_batch,
         preprocess=trainer.preprocess_logits_for_metrics,
         main_input=getattr(trainer.model, "main_input_name", "input_ids"),
+        terms=trainer.loss_terms,
     )
     with kept(), in_evaluation_mode(trainer):
         loss, _ = loop.run([batches[0]])
@@ -97,4 +98,5 @@ def _of_one_batch(trainer: Trainer, args: Any, dataset: Any, prefix: str) -> dic
             return None
     if loss.value is not None:
         found[f"{prefix}_loss"] = loss.value
+    found |= {f"{prefix}_{name}": mean.value for name, mean in loop.terms_seen.items()}
     return prefixed(found, prefix)

@@ -147,6 +147,16 @@ def over_processes(
     return LossMean(total, int(targets)), int(all_rows), gathered
 
 
+def terms_over_processes(own: dict[str, LossMean], processes: Processes) -> dict[str, float]:
+    """The means of named terms of the loss, over the targets of all processes."""
+    means: dict[str, LossMean] = {}
+    for of_process in processes.all_of({name: (mean.total, mean.targets) for name, mean in own.items()}):
+        for name, (total, targets) in of_process.items():
+            mean = means.setdefault(name, LossMean())
+            mean.total, mean.targets = mean.total + total, mean.targets + targets
+    return {name: mean.value for name, mean in means.items() if mean.value is not None}
+
+
 def _merged(judging: Judging, collector: Collector, processes: Processes) -> Collector:
     """One collector of those of all processes."""
     merged = judging.collector()

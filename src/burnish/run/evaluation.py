@@ -13,6 +13,7 @@ import torch
 from torch import nn
 
 from burnish.core.errors import SettingError
+from burnish.core.loss_terms import take_apart
 from burnish.core.modes import in_evaluation
 from burnish.core.types import EvalLoopOutput
 from burnish.data.batches import OrderedBatches, StreamBatches, in_order, is_stream
@@ -24,8 +25,8 @@ from burnish.loop.evaluating import EvaluationLoop
 from burnish.loop.memory import in_parts_that_fit
 from burnish.optim.optimizers import set_training
 
-from .data import assembly_for, check_rows, loading_for, pruned
-from .eval_shares import in_lockstep, over_processes, own_batches
+from .data import assembly_for, check_rows, loading_for, pruned, row_checks
+from .eval_shares import in_lockstep, over_processes, own_batches, terms_over_processes
 from .hooks import has_own_loss, overridden
 from .judging import Judging
 from .length_order import ByLength, in_length_order
@@ -47,7 +48,7 @@ def eval_loader(trainer: Trainer, dataset: Any, args: Any, name: str) -> Any:
     Raises:
         DataError: a row cannot be computed; the message names it.
     """
-    return _in_dataset_order(trainer, _looked_through(trainer, dataset, args, name), args)
+    return _in_dataset_order(trainer, _looked_through(trainer, dataset, args, name), args, name)
 
 
 def batches_to_evaluate(trainer: Trainer, given: Any) -> Any:
@@ -67,7 +68,7 @@ def batches_to_predict(trainer: Trainer, dataset: Any) -> Any:
 def _batches(trainer: Trainer, dataset: Any, name: str) -> Any:
     args = trainer.settings
     dataset = _looked_through(trainer, dataset, args, name)
-    as_it_stands = _in_dataset_order(trainer, dataset, args)
+    as_it_stands = _in_dataset_order(trainer, dataset, args, name)
     by_length = in_length_order(trainer, dataset, args, as_it_stands)
     return as_it_stands if by_length is None else by_length
 
@@ -75,13 +76,19 @@ def _batches(trainer: Trainer, dataset: Any, name: str) -> Any:
 def _looked_through(trainer: Trainer, dataset: Any, args: Any, name: str) -> Any:
     check_is_dataset(dataset, name)
     if not trainer.is_in_train and is_at_hand(dataset):
-        labels_required = name == "eval_dataset" and trainer.compute_metrics is not None
-        check_rows(trainer, dataset, name, args.eval_batch_size, labels_required=labels_required)
+        needed = _needs_labels(trainer, name)
+        check_rows(trainer, dataset, name, args.eval_batch_size, labels_required=needed)
     return pruned(trainer, dataset, args, name)
 
 
-def _in_dataset_order(trainer: Trainer, dataset: Any, args: Any) -> Any:
-    assembly = replace(assembly_for(trainer, args), process=0)  # what is drawn follows from the number of the batch
+def _needs_labels(trainer: Trainer, name: str) -> bool:
+    return name != "test_dataset" and trainer.compute_metrics is not None
+
+
+def _in_dataset_order(trainer: Trainer, dataset: Any, args: Any, name: str) -> Any:
+    look = row_checks(trainer, dataset, name, _needs_labels(trainer, name))
+    # what is drawn follows from the number of the batch
+    assembly = replace(assembly_for(trainer, args), process=0, look=look)
     loading, processes = loading_for(trainer, args), trainer.engine.processes
     if is_stream(dataset):
         of_process = StreamBatches(dataset, args.eval_batch_size, assembly, processes.index, processes.count)
@@ -113,6 +120,7 @@ def evaluated(
         preprocess=trainer.preprocess_logits_for_metrics,
         main_input=getattr(trainer.model, "main_input_name", "input_ids"),
         rows_an_event=args.eval_batch_size if by_length is not None else None,
+        terms=trainer.loss_terms,
         parts=partial(in_parts_that_fit, trainer.engine, not has_own_loss(trainer) and not objective.rows_interact),
     )
     with in_evaluation_mode(trainer), contextlib.nullcontext() if by_length is None else by_length.computed_so():
@@ -121,10 +129,12 @@ def evaluated(
             batches = in_lockstep(batches, loader, trainer.engine.processes)
         of_process = loop.run(batches)
     loss, rows, gathered = over_processes(*of_process, judging, trainer.engine.processes)
+    terms = terms_over_processes(loop.terms_seen, trainer.engine.processes)
     results = {name: collector.result() for name, collector in gathered.items()}
     metrics = judging.metrics(results)
     if loss.value is not None:
         metrics[f"{prefix}_loss"] = loss.value
+    metrics |= {f"{prefix}_{name}": mean for name, mean in terms.items()}
     metrics |= said_nonfinite(trainer.engine.processes.all_of(loop.nonfinite_rows), rows, description)
     metrics = prefixed(metrics, prefix)
     return EvalLoopOutput(results.get("predictions"), results.get("labels"), metrics, rows)
@@ -161,6 +171,7 @@ def computed(
     labels = tuple(inputs[name] for name in trainer.label_names if inputs.get(name) is not None)
     has_labels = bool(labels) or not trainer.label_names
     inputs = trainer._prepare_inputs(inputs)
+    trainer.loss_terms.forget()
     with torch.no_grad(), trainer.compute_loss_context_manager():
         if loss_only and has_labels and not has_own_loss(trainer):
             loss = trainer.engine.compute(model, lambda inner: trainer.objective.compute(inner, dict(inputs), None))
@@ -182,7 +193,8 @@ def _loss_and_outputs(trainer: Trainer, model: nn.Module, inputs: Any, has_label
     more = {}
     if trainer.objective.divided:  # a function that divides by the number it is told gets that of the batch
         more["num_items_in_batch"] = torch.tensor(max(1, trainer.objective.weight(counted(trainer, inputs))))
-    loss, outputs = trainer.compute_loss(model, dict(inputs), return_outputs=True, **more)
+    loss, outputs, terms = take_apart(trainer.compute_loss(model, dict(inputs), return_outputs=True, **more))
+    trainer.loss_terms.note(terms)
     return loss.detach().mean(), outputs
 
 
@@ -197,6 +209,11 @@ def check_eval_data(trainer: Trainer, dataset: Any, args: Any) -> None:
         raise SettingError(
             f"eval_strategy is {str(args.eval_strategy.value)!r}, but Trainer was given no eval_dataset. Pass one, or "
             "set eval_strategy='no'."
+        )
+    if isinstance(dataset, Mapping) and not dataset:
+        raise SettingError(
+            "eval_dataset is a dict without a dataset, and evaluations are asked for. Put one in it, or set "
+            "eval_strategy='no'."
         )
     parts = dataset if isinstance(dataset, Mapping) else {"": dataset}
     for key, part in parts.items():

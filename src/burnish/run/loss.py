@@ -10,6 +10,7 @@ import torch
 from torch import nn
 
 from burnish.core.errors import SettingError
+from burnish.core.loss_terms import LossTerms, take_apart, terms_in
 from burnish.core.types import Inputs, MicroBatch
 from burnish.data.counting import LabelCounter, num_rows
 from burnish.models.contract import without_adapters
@@ -40,28 +41,34 @@ def objective_for(trainer: Trainer) -> LossOf:
     facts = trainer.facts
     mean_over = expected_mean(facts.shifts_labels, facts.problem_type == "regression" or facts.num_labels == 1)
     if not overridden(trainer, "compute_loss") and trainer.compute_loss_func is None:
-        return LossOf(_native(native_loss(trainer)), mean_over)
+        return LossOf(_native(native_loss(trainer), trainer.loss_terms), mean_over, terms=trainer.loss_terms)
     gives_number = takes(trainer.compute_loss, "num_items_in_batch")
 
     def compute(model: nn.Module, inputs: Inputs, number: torch.Tensor | None) -> torch.Tensor:
         more: dict[str, Any] = {"num_items_in_batch": number} if gives_number else {}
-        loss = trainer.compute_loss(model, inputs, **more)
+        loss, _, terms = take_apart(trainer.compute_loss(model, inputs, **more))
+        trainer.loss_terms.note(terms)
         if not isinstance(loss, torch.Tensor):
             raise SettingError(f"The loss function returned {loss!r:.60}; it must return a tensor of one number.")
         return loss
 
-    return LossOf(compute, mean_over, gives_number=gives_number)
+    return LossOf(compute, mean_over, gives_number=gives_number, terms=trainer.loss_terms)
 
 
-def _native(native: NativeLoss) -> Any:
-    return lambda model, inputs, _: native(model, inputs)[0]
+def _native(native: NativeLoss, terms: LossTerms) -> Any:
+    def compute(model: nn.Module, inputs: Inputs, _: Any) -> torch.Tensor:
+        loss, outputs = native(model, inputs)
+        terms.note(terms_in(outputs))
+        return loss
+
+    return compute
 
 
 def at_targets_only(trainer: Trainer, objective: LossOf) -> LossOf | None:
     """The same loss with the output layer computed at positions with a target; None where the user has a loss of their
     own, or the model is no language model."""
-    if overridden(trainer, "compute_loss") or trainer.compute_loss_func is not None:
-        return None
+    if overridden(trainer, "compute_loss") or trainer.compute_loss_func is not None or trainer.loss_terms.names:
+        return None  # a model whose loss has terms, such as the balance of its experts, computes it itself
     native = native_loss(trainer)
     selected = selected_loss(
         without_adapters(trainer.model), native.shifts_labels, native.passes_use_cache, native.label_smoothing
@@ -70,6 +77,19 @@ def at_targets_only(trainer: Trainer, objective: LossOf) -> LossOf | None:
         return None
     counted = objective.mean_over == ("next_labels" if native.shifts_labels else "labels")
     return replace(objective, compute=selected, counted=counted)
+
+
+def loss_and_outputs(
+    trainer: Trainer, model: nn.Module, inputs: Inputs, num_items_in_batch: Any
+) -> tuple[torch.Tensor, Any]:
+    """The loss of a batch, a mean or with `num_items_in_batch` its sum over that number, and the model's outputs."""
+    if trainer.compute_loss_func is not None:
+        return loss_by_function(trainer, model, inputs, num_items_in_batch)
+    loss, outputs = native_loss(trainer)(model, inputs)
+    trainer.loss_terms.note(terms_in(outputs))
+    if num_items_in_batch is not None:
+        loss = loss * (trainer.objective.weight(counted(trainer, inputs)) / num_items_in_batch)
+    return loss, outputs
 
 
 def loss_by_function(
@@ -87,7 +107,9 @@ def loss_by_function(
     given = inputs if reads_labels else {name: value for name, value in inputs.items() if name != "labels"}
     outputs = native_loss(trainer).forward(model, given)
     more = {"num_items_in_batch": num_items_in_batch} if takes(function, "num_items_in_batch") else {}
-    return function(outputs, labels, **more), outputs
+    loss, _, terms = take_apart(function(outputs, labels, **more))
+    trainer.loss_terms.note(terms)
+    return loss, outputs
 
 
 def counter_for(trainer: Trainer) -> LabelCounter:

@@ -116,7 +116,7 @@ def prepare(
     return TrainingLoop(
         source=settled.source,
         runner=runner,
-        window=LossWindow(trainer.engine.device, trainer.state),
+        window=LossWindow(trainer.engine.device, trainer.state, trainer.engine.processes),
         state=trainer.state,
         control=trainer.control,
         rhythm=cadences,
@@ -265,7 +265,7 @@ def _runner(trainer: Trainer, args: Any, assembly: Assembly) -> StepRunner:
     )
     limit = MemoryLimit(None if assembly.budget is None else assembly.counted)
     model, events = engine.unwrapped(trainer.model_wrapped), trainer.callback_handler
-    return StepRunner(model, objective, engine, events, watch, backward, args.seed, limit)
+    return StepRunner(model, objective, engine, events, watch, backward, args.seed, limit, trainer.loss_terms)
 
 
 def _nonfinite_rows(trainer: Trainer, step: Step) -> list[int]:
@@ -282,6 +282,7 @@ def _backward(trainer: Trainer) -> Backward:
     def backward(batch: MicroBatch, num_targets: float) -> torch.Tensor:
         with trainer.compute_loss_context_manager():
             loss = engine.compute(model, lambda inner: objective.step_loss(inner, batch, num_targets))
+        trainer.loss_terms.add(objective.weight(batch) / num_targets)
         engine.backward(loss)
         return loss.detach().float()
 
@@ -295,7 +296,10 @@ def _users_backward(trainer: Trainer) -> Backward:
     def backward(batch: MicroBatch, num_targets: float) -> torch.Tensor:
         trainer.current_gradient_accumulation_steps = num_targets / trainer.objective.weight(batch)
         number = (_as_number(num_targets, trainer.engine.device),) if gives_number else ()
-        return trainer.training_step(trainer.model_wrapped, batch.inputs, *number).detach().float()
+        trainer.loss_terms.forget()
+        loss = trainer.training_step(trainer.model_wrapped, batch.inputs, *number)
+        trainer.loss_terms.add(trainer.objective.weight(batch) / num_targets)
+        return loss.detach().float()
 
     return backward
 
