@@ -33,7 +33,9 @@ if TYPE_CHECKING:
         default_data_collator,
     )
     from .data.language_modeling import DataCollatorForLanguageModeling
+    from .evaluation.metrics import Metrics
     from .evaluation.prediction import EvalPrediction
+    from .parts import StepLoss, TrainingSteps, load_checkpoint, save_checkpoint
     from .seq2seq import Seq2SeqTrainer
     from .trainer import Trainer
 
@@ -49,6 +51,8 @@ _HOMES = {
     ".core.types": ("TrainOutput", "PredictionOutput", "EvalLoopOutput"),
     ".callbacks.early_stopping": ("EarlyStoppingCallback",),
     ".evaluation.prediction": ("EvalPrediction",),
+    ".evaluation.metrics": ("Metrics",),
+    ".parts": ("StepLoss", "TrainingSteps", "load_checkpoint", "save_checkpoint"),
     ".data.language_modeling": ("DataCollatorForLanguageModeling",),
     ".data.collators": (
         "DataCollatorForMultipleChoice",
@@ -79,20 +83,25 @@ __all__ = [
     "HfArgumentParser",
     "HubStrategy",
     "IntervalStrategy",
+    "Metrics",
     "OptimizerNames",
     "PredictionOutput",
     "SaveStrategy",
     "SchedulerType",
     "Seq2SeqTrainer",
     "Seq2SeqTrainingArguments",
+    "StepLoss",
     "TrainOutput",
     "Trainer",
     "TrainerCallback",
     "TrainerControl",
     "TrainerState",
     "TrainingArguments",
+    "TrainingSteps",
     "__version__",
     "default_data_collator",
+    "load_checkpoint",
+    "save_checkpoint",
     "set_seed",
 ]
 
