@@ -15,11 +15,12 @@ PIP := $(BIN)/python -m pip install --quiet $(if $(CONSTRAINTS),-c $(CONSTRAINTS
 # More than one thread a process makes tests and small models slower wherever cores are shared.
 export OMP_NUM_THREADS ?= 1
 
-.PHONY: help install demo test check bench torture lint format types cases clean
+.PHONY: help install demo test test-deepspeed check bench torture lint format types cases clean
 
 help:
 	@echo "make demo     fine-tune MiniLM on the bundled reviews, then classify a few sentences"
 	@echo "make test     all tests"
+	@echo "make test-deepspeed   tests with DeepSpeed, whose operators are compiled on the first call"
 	@echo "make check    lint, types, and the tests that are quick"
 	@echo "make bench    burnish against transformers, TRL, Lightning and a bare loop, in turns"
 	@echo "make torture  runs that are killed and damaged by the hundred; figures in out/torture.json"
@@ -48,6 +49,15 @@ demo: $(VENV)/.demo
 
 test: $(VENV)/.test
 	$(BIN)/python -m pytest -n $(WORKERS) --dist loadfile
+
+# DeepSpeed compiles one operator for these tests, once on a machine: about a minute. MAX_JOBS=1 keeps memory low.
+$(VENV)/.deepspeed: $(VENV)/.test
+	$(PIP) -e '.[deepspeed]'
+	@touch $@
+
+test-deepspeed: export MAX_JOBS ?= 1
+test-deepspeed: $(VENV)/.deepspeed
+	PATH="$(abspath $(BIN)):$$PATH" $(BIN)/python -m pytest -n $(WORKERS) --dist loadfile tests/deepspeed
 
 check: lint types
 	$(BIN)/python -m pytest -n $(WORKERS) --dist loadfile -m "not slow"

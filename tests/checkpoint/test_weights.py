@@ -176,3 +176,13 @@ def test_a_state_that_is_no_tensor_is_named(tmp_path: Path) -> None:
 
     with pytest.raises(CheckpointError, match="_extra_state"):
         save_weights(nn.Sequential(Remembers(2, 2)), tmp_path)
+
+
+def test_the_config_says_in_which_type_the_weights_were_written(tmp_path: Path) -> None:
+    """Of a model that computes in 16 bits and keeps its weights in full elsewhere."""
+    model = tiny.bert("SequenceClassification")
+    full = {name: value.clone() for name, value in model.state_dict().items()}
+    save_weights(model.bfloat16(), tmp_path, state=dict(full))
+    loaded = transformers.AutoModelForSequenceClassification.from_pretrained(tmp_path)
+    assert all(torch.equal(value, full[name]) for name, value in loaded.state_dict().items())
+    assert model.dtype is torch.bfloat16

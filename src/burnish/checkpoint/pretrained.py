@@ -30,20 +30,19 @@ def is_pretrained(model: nn.Module) -> bool:
 
 def save(model: Any, folder: Path, state: Tensors) -> None:
     """``model.save_pretrained(folder)`` with the given tensors, without a progress bar and without side effects."""
+    kinds = {tensor.dtype for tensor in state.values() if tensor.is_floating_point()}
     with no_progress_bar(), _configs_as_they_were(model), _saveable_generation_config(model, folder):
-        model.save_pretrained(folder, state_dict=state)
-    _say_type(folder / "config.json", model, state)
+        model.save_pretrained(folder, state_dict=state)  # empties the dict
+    if len(kinds) == 1 and getattr(model, "dtype", None) not in kinds:
+        _say_type(folder / "config.json", kinds.pop())
 
 
-def _say_type(path: Path, model: Any, state: Tensors) -> None:
+def _say_type(path: Path, dtype: torch.dtype) -> None:
     """The type of the weights that were written, in the config that was written, where the model computes in another
     one: ``from_pretrained`` would round them to it."""
-    kinds = {tensor.dtype for tensor in state.values() if tensor.is_floating_point()}
-    if not path.is_file() or len(kinds) != 1 or kinds == {getattr(model, "dtype", None)}:
-        return
-    content = files.read_json(path)
-    content.update({name: str(kinds.pop()).removeprefix("torch.") for name in ("dtype",) if name in content})
-    files.replace_json(path, content)
+    content = files.read_json(path) if path.is_file() else {}
+    if "dtype" in content:
+        files.replace_json(path, {**content, "dtype": str(dtype).removeprefix("torch.")})
 
 
 def saves_as_usual(model: nn.Module) -> bool:

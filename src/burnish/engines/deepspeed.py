@@ -235,7 +235,7 @@ class DeepSpeedEngine(SingleEngine):
 
     def gradient_norm(self) -> torch.Tensor:
         optimizer = self._ds.optimizer
-        scale = float(getattr(optimizer, "loss_scale", None) or getattr(optimizer, "cur_scale", 1.0))
+        scale = float(getattr(optimizer, "loss_scale", getattr(optimizer, "cur_scale", 1.0)))
         norm = self._scaled_norm(optimizer) / scale
         norm = torch.where(norm < 0, math.inf, norm)  # as DeepSpeed writes one that is not finite
         if configuration.half_precision(self.config) == "fp16" and scale > 1 and not torch.isfinite(norm):

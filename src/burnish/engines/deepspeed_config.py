@@ -99,10 +99,10 @@ def completed(config: Mapping[str, Any], args: Any, num_steps: int, model_config
         SettingError: the schedule of the configuration contradicts the arguments, or an "auto" is left that nobody can
             fill.
     """
-    config = copy.deepcopy(dict(config))
-    _agree(config, _of_schedule(config, args, num_steps))
+    whole: dict[str, Any] = copy.deepcopy(dict(config))
+    _agree(whole, _of_schedule(whole, args, num_steps))
     hidden = hidden_size(model_config)
-    zero = config["zero_optimization"]
+    zero = whole["zero_optimization"]
     sizes = {
         "reduce_bucket_size": hidden and hidden * hidden,
         "stage3_prefetch_bucket_size": hidden and int(0.9 * hidden * hidden),
@@ -112,13 +112,13 @@ def completed(config: Mapping[str, Any], args: Any, num_steps: int, model_config
         if zero.get(name) == AUTO:
             zero.pop(name)  # DeepSpeed's default, for a model that does not say how wide it is
             zero.update({name: size} if size else {})
-    left = [path for path, value in _leaves(config) if value == AUTO]
+    left = [path for path, value in _leaves(whole) if value == AUTO]
     if left:
         raise SettingError(
             f'deepspeed: nothing is known that could fill "auto" in {", ".join(left)}. Give numbers there, or leave '
             "these settings out."
         )
-    return config
+    return whole
 
 
 def stage_of(config: Mapping[str, Any]) -> int:

@@ -28,7 +28,8 @@ YOUNG = 60.0
 
 def require_package() -> None:
     """Raises `SettingError` where DeepSpeed is not installed."""
-    if importlib.util.find_spec("deepspeed") is None:
+    found = importlib.util.find_spec("deepspeed")
+    if found is None or found.origin is None:  # a folder of this name beside a script is no package
         raise SettingError(
             "`deepspeed` is set, and the package is not installed: pip install 'burnish[deepspeed]', or leave the "
             "setting out."
@@ -63,7 +64,7 @@ def check_builds(names: list[str]) -> None:
                     f"A build of DeepSpeed's operator {name} was broken off and left {folder / LOCK}: the next one "
                     f"would wait for it without end. Delete the folder and start again: rm -r {folder}"
                 )
-        if not any(folder.glob("*.so") for folder in folders if folder.is_dir()):
+        if not any(file for folder in folders for file in folder.glob("*.so")):
             logger.warning("DeepSpeed compiles its operator %s now, once on this machine; that takes minutes.", name)
 
 

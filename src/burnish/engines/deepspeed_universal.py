@@ -11,6 +11,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Mapping
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -77,8 +78,6 @@ def write_universal(
     Raises:
         CheckpointError: the optimizer is none of the Adam family.
     """
-    import deepspeed
-
     names = {id(weight): name for name, weight in model.named_parameters()}
     weights = [weight for group in optimizer.param_groups for weight in group["params"]]
     step = 0.0
@@ -87,8 +86,8 @@ def write_universal(
         unknown = {k for k, v in entry.items() if isinstance(v, torch.Tensor)} - {"step", *MOMENTS}
         if unknown:
             raise CheckpointError(
-                f"The optimizer of the checkpoint has {', '.join(sorted(unknown))} of each weight, and "
-                "DeepSpeed can take over the moments of Adam only. Go on with the engine, the number of processes and the stage of "
+                f"The optimizer of the checkpoint has {', '.join(sorted(unknown))} of each weight, and DeepSpeed can "
+                "take over the moments of Adam only. Go on with the engine, the number of processes and the stage of "
                 "ZeRO that wrote it, or start a new run from its weights."
             )
         step = max(step, float(entry.get("step", 0)))
@@ -101,7 +100,7 @@ def write_universal(
     for weight in weights:
         torch.save(torch.tensor(step), folder / ZERO / f"{PREFIX}{names[id(weight)]}" / "step.pt")
     groups = [{k: v for k, v in group.items() if k != "params"} for group in optimizer.param_groups]
-    shared = {"ds_version": deepspeed.__version__, "param_groups": groups}
+    shared = {"ds_version": version("deepspeed"), "param_groups": groups}
     torch.save(
         {**shared, "optimizer_state_dict": {"state": {0: {"step": torch.tensor(step)}}, "param_groups": groups}},
         folder / ZERO / "optimizer_state.pt",

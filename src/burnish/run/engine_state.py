@@ -33,6 +33,7 @@ def undivided(trainer: Trainer, checkpoint: Path) -> dict[str, Any] | None:
 
     def converted() -> dict[str, Any]:
         with tempfile.TemporaryDirectory(prefix="burnish-") as scratch:
+            assert trainer.optimizer is not None
             return whole_state(folder, Path(scratch), trainer.model, trainer.optimizer)
 
     return trainer.engine.processes.from_first(converted)

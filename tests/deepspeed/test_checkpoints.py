@@ -1,0 +1,110 @@
+"""Checkpoints of ZeRO: each process writes its part; resumed as they were written, or otherwise."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import transformers
+from distributed.forked import in_processes, values
+from trainer import runs
+from zero_runs import CPU, stage, trained
+
+from burnish.checkpoint import find, verify
+
+AT = 2
+
+
+def broken_off(folder: Path, count: int, config: Any, **changes: Any) -> dict[str, Any]:
+    return values(in_processes(count, folder, trained, folder, count, config, stop=AT, **changes))[0]
+
+
+def gone_on(folder: Path, count: int, config: Any, **changes: Any) -> dict[str, Any]:
+    return values(in_processes(count, folder, trained, folder, count, config, resume=True, **changes))[0]
+
+
+@pytest.mark.parametrize(
+    ("config", "changes"),
+    [
+        (stage(1), {}),
+        (stage(3), {}),
+        (stage(2, offload_optimizer=CPU), {}),
+        (stage(2), {"bf16": True}),
+        (stage(0), {}),
+    ],
+    ids=["1", "3", "2 offload", "2 bf16", "0"],
+)
+def test_a_resumed_run_ends_with_the_same_bits(config: Any, changes: Any, tmp_path: Path) -> None:
+    straight = values(in_processes(2, tmp_path, trained, tmp_path / "straight", 2, config, **changes))[0]
+    broken = broken_off(tmp_path / "run", 2, config, **changes)
+    assert broken["step"] == AT
+    found = gone_on(tmp_path / "run", 2, config, **changes)
+    assert found["step"] == straight["step"] == 4
+    assert runs.difference(found["weights"], straight["weights"]) == 0.0
+    assert found["loss"] == straight["loss"] and found["learning_rate"] == straight["learning_rate"]
+
+
+def test_what_lies_in_the_folder(tmp_path: Path) -> None:
+    broken = broken_off(tmp_path, 2, stage(3), bf16=True)
+    checkpoint = tmp_path / f"checkpoint-{AT}"
+    assert verify.problem_with(checkpoint) is None and find.resolve(True, tmp_path) == checkpoint
+    listed = json.loads((checkpoint / "manifest.json").read_text())["files"]
+    parts = [name for name in listed if name.startswith("deepspeed/state/") and "optim_states" in name]
+    assert len(parts) == 2, "one of each process"
+    assert not (checkpoint / "optimizer.pt").exists()
+    assert json.loads((checkpoint / "deepspeed" / "topology.json").read_text())["processes"] == 2
+    loaded = transformers.AutoModelForTokenClassification.from_pretrained(checkpoint)
+    assert runs.difference(runs.weights(loaded), broken["weights"]) == 0.0, "in full, as they are updated"
+    assert not list(tmp_path.glob(".staging*"))
+
+
+def test_a_part_that_is_damaged_is_noticed(tmp_path: Path) -> None:
+    broken_off(tmp_path, 2, stage(2))
+    part = next((tmp_path / f"checkpoint-{AT}" / "deepspeed" / "state").glob("*optim_states.pt"))
+    part.write_bytes(part.read_bytes()[:-10])
+    problem = verify.problem_with(tmp_path / f"checkpoint-{AT}")
+    assert problem is not None and part.name in problem
+
+
+OTHERWISE = {
+    "fewer processes": (2, stage(2), 1, stage(2)),
+    "more processes": (1, stage(3), 2, stage(3)),
+    "another stage": (2, stage(1), 2, stage(3)),
+    "from DeepSpeed to DDP": (2, stage(3), 2, None),
+    "from one process to DeepSpeed": (1, None, 2, stage(3)),
+    "from DDP to DeepSpeed": (2, None, 2, stage(1)),
+}
+
+
+@pytest.mark.parametrize("way", OTHERWISE)
+def test_going_on_otherwise(way: str, tmp_path: Path) -> None:
+    count, config, then, other = OTHERWISE[way]
+    straight = trained(tmp_path / "straight", 1, None)
+    broken_off(tmp_path / "run", count, config)
+    found = gone_on(tmp_path / "run", then, other)
+    assert found["step"] == 4
+    for name in ("loss", "grad_norm"):
+        assert found[name] == pytest.approx(straight[name], rel=2e-5), name
+    assert found["learning_rate"] == straight["learning_rate"]
+    assert runs.difference(found["weights"], straight["weights"]) < 1e-6
+    loaded = transformers.AutoModelForTokenClassification.from_pretrained(tmp_path / "run" / "final")
+    assert runs.difference(runs.weights(loaded), found["weights"]) == 0.0
+
+
+def test_a_state_that_cannot_be_converted_is_refused_in_words(tmp_path: Path) -> None:
+    """SGD with momentum, which DeepSpeed's universal form does not know."""
+    changes = {"optim": "sgd", "optim_args": "momentum=0.9"}
+    broken_off(tmp_path, 2, None, **changes)
+    ended = in_processes(2, tmp_path, trained, tmp_path, 2, stage(2), resume=True, **changes)
+    assert ended[0].error == "CheckpointError"
+    assert "momentum_buffer" in ended[0].words and "start a new run from its weights" in ended[0].words
+
+
+def test_weights_alone_are_no_state(tmp_path: Path) -> None:
+    broken_off(tmp_path, 2, stage(2), save_only_model=True)
+    assert not (tmp_path / f"checkpoint-{AT}" / "deepspeed").exists()
+    ended = in_processes(2, tmp_path, trained, tmp_path, 2, stage(2), resume=True)
+    assert ended[0].error == "CheckpointError"
+    assert "model_name_or_path" in ended[0].words
