@@ -46,6 +46,7 @@ class RunActions:
         self.saving = Saving(trainer, args, position, run_id, clock, self._keeps_best())
         self._by_metric = trainer.lr_scheduler is not None and needs_metric(trainer.lr_scheduler)
         self._fitted = FittedSchedule.of(trainer, args, clock, trainer.state.max_steps)
+        self._advanced = False
 
     def log(self, logs: dict[str, float]) -> None:
         self.trainer.log(logs)
@@ -56,13 +57,15 @@ class RunActions:
     def advance_schedule(self) -> None:
         if self.trainer.lr_scheduler is None or self._by_metric:
             return
+        advance = self.trainer.lr_scheduler.step if self._fitted is None else self._fitted.advance
+        if self._advanced:
+            advance()
+            return
+        self._advanced = True
         with warnings.catch_warnings():
             # a first step that was left out, such as one that overflowed in float16, is no mistake of the order
             warnings.filterwarnings("ignore", r"Detected call of `lr_scheduler\.step\(\)` before", UserWarning)
-            if self._fitted is not None:
-                self._fitted.advance()
-            else:
-                self.trainer.lr_scheduler.step()
+            advance()
 
     def evaluate(self) -> bool:
         self.saving.look(wait=True)  # which evaluation is the best depends on whether its checkpoint was written
