@@ -248,6 +248,8 @@ class Trainer:
         if args.load_best_model_at_end and best is not None:
             weights.load_weights(self.model, best)
             logger.info("Loaded the best weights: %s (%s).", best, self.state.best_metric)
+        elif args.load_best_model_at_end:
+            logger.warning("No evaluation was the best: the weights are those of step %d.", self.state.global_step)
 
     def training_step(
         self, model: nn.Module, inputs: dict[str, Any], num_items_in_batch: torch.Tensor | int | None = None
@@ -366,10 +368,10 @@ class Trainer:
         """Loss and metrics of the evaluation data; of a dict, each with its name in the prefix."""
         dataset = self.eval_dataset if eval_dataset is None else eval_dataset
         if isinstance(dataset, Mapping):
-            parts = [self.evaluate(part, ignore_keys, f"{metric_key_prefix}_{name}") for name, part in dataset.items()]
-            return {name: value for part in parts for name, value in part.items()}
+            parts = [(f"{metric_key_prefix}_{name}", part) for name, part in evaluation.datasets_of(dataset)]
+            return {name: value for key, part in parts for name, value in self.evaluate(part, ignore_keys, key).items()}
         with kept(), told_to_all(self.engine.processes):
-            batches = evaluation.batches_to_evaluate(self, eval_dataset)
+            batches = evaluation.batches_to_evaluate(self, eval_dataset, metric_key_prefix)
             metrics = self._judged(batches, ignore_keys, metric_key_prefix).metrics or {}
         self.log(metrics)
         self.callback_handler.fire("on_evaluate", metrics=metrics)

@@ -194,7 +194,7 @@ def _in_words(bins: list[Row]) -> str:
         return ""
     sure = sum(row["count"] * row["confidence"] for row in bins) / total
     right = sum(row["count"] * row["right"] for row in bins) / total
-    return f" (sure of its predictions by {100 * sure:.1f} % on average, and right in {100 * right:.1f} %)"
+    return f" (mean confidence {100 * sure:.1f} %, right in {100 * right:.1f} %)"
 
 
 def _say_more(number: int, shown: int, what: str) -> None:
