@@ -122,11 +122,6 @@ def turns(place: str) -> tuple[Callable[[], None], Callable[[], None]]:
     return wait, lambda: store.set(key, "done")
 
 
-def restarts() -> int:
-    """How often the launcher has started the processes of this run again, after one of them had failed."""
-    return _number("TORCHELASTIC_RESTART_COUNT", 0)
-
-
 def launcher() -> str | None:
     """What all starts of a run by one launcher have in common, and no other run; None without one that starts again."""
     name = os.environ.get("TORCHELASTIC_RUN_ID")

@@ -8,9 +8,10 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from burnish.checkpoint.run_manifest import RunManifest
+from burnish.checkpoint.process import this_process
+from burnish.checkpoint.run_manifest import FINISHED, RunManifest
 from burnish.core.errors import UserError
-from burnish.core.processes import launcher, restarts
+from burnish.core.processes import launcher
 from burnish.core.progress import TrainerState
 from burnish.data.order import Sequential, Shuffled
 from burnish.data.plan import Plan
@@ -34,13 +35,14 @@ def wanted(asked: Any, output_dir: str | Path) -> Any:
 
 def has_begun(output_dir: Path) -> bool:
     """Whether this is a later start of the run of this folder, by the launcher that started it (torchrun with
-    --max-restarts)."""
-    if not restarts():
-        return False
-    with contextlib.suppress(UserError):
+    --max-restarts, a job that is queued again). How often it has started processes says nothing: of several machines
+    only that of the failed process counts."""
+    name, manifest = launcher(), None
+    with contextlib.suppress(UserError):  # damaged: nothing is known of before
         manifest = RunManifest.read(output_dir)
-        return manifest is not None and manifest.process.get(LAUNCHER) == launcher()
-    return False
+    if name is None or manifest is None or manifest.state == FINISHED or manifest.process.get(LAUNCHER) != name:
+        return False
+    return {**manifest.process, LAUNCHER: name} != {**this_process(), LAUNCHER: name}
 
 
 def in_steps_of_now(
