@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Any
 
@@ -55,10 +56,33 @@ def test_two_processes_take_the_steps_of_one(kind: str, tmp_path: Path) -> None:
     assert sum(alone["loss"].values()) != alone["loss"][1] * 4, "the rows differ"
 
 
+def in_fp16(folder: Path, count: int) -> list[dict[str, Any]]:
+    """With a loss scale that all gradients overflow at, until it is halved often enough."""
+    high = {"fp16": {"enabled": "auto", "initial_scale_power": 24, "hysteresis": 1}}
+    return [trained(folder, count, {**stage(number), **high}, fp16=True, num_train_epochs=3) for number in (2, 3)]
+
+
+def test_fp16_leaves_steps_out_until_its_scale_fits(tmp_path: Path) -> None:
+    for found in values(in_processes(2, tmp_path, in_fp16, tmp_path, 2))[0]:
+        norms = list(found["grad_norm"].values())
+        overflown = [norm for norm in norms if norm > 1e30]
+        assert norms[0] > 1e30 and 0 < len(overflown) < len(norms)
+        assert found["step"] == len(norms) == 12
+        assert list(found["loss"].values())[-1] < found["loss"][1]
+
+
+def without_launcher(*given: Any) -> dict[str, Any]:
+    for name in ("RANK", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT"):
+        del os.environ[name]
+    found = trained(*given)
+    assert "LOCAL_RANK" not in os.environ
+    return found
+
+
 def test_one_process_with_its_optimizer_on_the_host(tmp_path: Path) -> None:
-    """Also that one process needs no launcher."""
+    """It needs no launcher."""
     alone = trained(tmp_path / "alone", 1, None)
-    (found,) = values(in_processes(1, tmp_path, trained, tmp_path / "run", 1, stage(2, offload_optimizer=CPU)))
+    (found,) = values(in_processes(1, tmp_path, without_launcher, tmp_path / "run", 1, stage(2, offload_optimizer=CPU)))
     assert found["engine"] == "DeepSpeedEngine"
     assert found["loss"] == pytest.approx(alone["loss"], rel=2e-5)
     assert runs.difference(found["weights"], alone["weights"]) < TOLERANCE

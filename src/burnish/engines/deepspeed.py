@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import logging
 import math
+import os
 import warnings
 from collections.abc import Callable, Iterator, Mapping
 from functools import cached_property
@@ -174,7 +175,9 @@ class DeepSpeedEngine(SingleEngine):
         """DeepSpeed speaks of its set-up only where burnish speaks of details, and not of what torch has renamed."""
         from deepspeed.utils import logger as theirs
 
-        level = theirs.level
+        level, is_alone = theirs.level, "LOCAL_RANK" not in os.environ
+        if is_alone:
+            os.environ["LOCAL_RANK"] = str(self.processes.local_index)  # DeepSpeed asks nowhere else
         if logging.getLogger("burnish").getEffectiveLevel() > logging.DEBUG:
             theirs.setLevel(max(level, logging.WARNING))
         try:
@@ -183,6 +186,8 @@ class DeepSpeedEngine(SingleEngine):
                 yield
         finally:
             theirs.setLevel(level)
+            if is_alone:
+                os.environ.pop("LOCAL_RANK", None)
 
     @contextlib.contextmanager
     def touching_few_rows(self) -> Iterator[None]:
