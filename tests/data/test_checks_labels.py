@@ -85,7 +85,8 @@ def test_what_a_classifier_learns_from_passes(settings: dict[str, Any], labels: 
         (SEVERAL, [[0.0, 1.0, 1.0], [0.0, NAN, 0.0]], ["row 1, position 1 has the label nan"]),
         (NUMBER, [0.5, NAN, 1.0], ["row 1 has the label nan"]),
         (NUMBER, [0.5, float("inf")], ["row 1 has the label inf"]),
-        (NUMBER, ["3.5", "4"], ["labels are text: '3.5', '4'"]),
+        (NUMBER, ["3.5", "4"], ["labels are text (row 0: '3.5')", 'float(row["']),
+        (SEVERAL, [[0.0, 2.0, 1.0]], ["row 0, position 1 has the label 2.0, outside 0 to 1"]),
         (NUMBERS, [[0.5, 1.0], [0.5]], ["row 1 has 1 label value,", "num_labels=2"]),
     ],
 )
@@ -156,3 +157,42 @@ def test_choices_are_counted_from_0(kind: str) -> None:
     rows[1]["label"] = 3
     with pytest.raises(DataError, match="row 1 has label 3"):
         check_training_data(rows if kind == "list" else datasets.Dataset.from_list(rows), facts=facts)
+
+
+def of(head: str, **row: Any) -> str:
+    rows = [{"input_ids": tiny.words(4, 0), **row}] * 2
+    with pytest.raises(DataError) as caught:
+        check_training_data(rows, facts=facts_of(tiny.bert(head, num_labels=2)))
+    return str(caught.value)
+
+
+def test_labels_of_a_further_head_are_not_those_of_words() -> None:
+    model = tiny.bert("PreTraining")
+    row = {"input_ids": tiny.words(4, 0), "labels": [5, -100, 6, 7], "next_sentence_label": 1}
+    check_training_data([row] * 2, facts=facts_of(model))
+    with pytest.raises(DataError, match="`next_sentence_label`: row 0 has label 2, outside 0 to 1"):
+        check_training_data([{**row, "next_sentence_label": 2}], facts=facts_of(model))
+
+
+def test_a_choice_that_there_is_not() -> None:
+    assert "row 0 has label 4, but 2 choices, counted from 0: 0 to 1" in of(
+        "MultipleChoice", input_ids=[[5, 6], [7, 8]], labels=4
+    )
+
+
+def test_an_answer_needs_a_start_and_an_end() -> None:
+    said = of("QuestionAnswering", start_positions=1)
+    assert "has `start_positions` and no `end_positions`" in said and "add the column `end_positions`" in said
+
+
+def test_targets_that_are_still_text_are_to_be_tokenised() -> None:
+    said = of("MaskedLM", labels="a text")
+    assert "labels are text (row 0: 'a text')" in said and "tokenizer(text_target=" in said
+
+
+def test_an_answer_beyond_its_row_is_told(caplog: pytest.LogCaptureFixture) -> None:
+    rows = [{"input_ids": tiny.words(4, 0), "start_positions": 1, "end_positions": end} for end in (2, 4, 512)]
+    check_training_data(rows, facts=facts_of(tiny.bert("QuestionAnswering")))
+    (record,) = caplog.records
+    assert "row 1: `end_positions` is 4, beyond the last token" in record.getMessage()
+    assert "1 more row has" in record.getMessage()

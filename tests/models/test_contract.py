@@ -194,6 +194,8 @@ def test_a_plain_module_says_what_its_forward_says() -> None:
         num_labels=None,
         vocab_size=None,
         max_positions=None,
+        max_target_positions=None,
+        token_types=None,
         pad_token_id=None,
     )
     anything = facts_of(TakesAnything())
@@ -229,3 +231,20 @@ def test_an_adapted_model_is_what_it_was(kind: str) -> None:
     adapted = peft.get_peft_model(base, config)
     assert facts_of(adapted) == plain and plain.shifts_labels
     assert without_adapters(adapted) is base and without_adapters(base) is base
+
+
+def test_an_encoder_and_its_decoder_have_tables_of_their_own() -> None:
+    shape = {"vocab_size": 96, "d_model": 16, "encoder_layers": 1, "decoder_layers": 1, "num_mel_bins": 8}
+    heads = {"encoder_attention_heads": 2, "decoder_attention_heads": 2, "encoder_ffn_dim": 16, "decoder_ffn_dim": 16}
+    tokens = {"pad_token_id": 0, "bos_token_id": 1, "eos_token_id": 3, "decoder_start_token_id": 2}
+    config = transformers.WhisperConfig(
+        **shape, **heads, **tokens, max_source_positions=10, max_target_positions=20, suppress_tokens=None
+    )
+    facts = facts_of(transformers.WhisperForConditionalGeneration(config))
+    assert (facts.max_positions, facts.max_target_positions) == (10, 20)
+    assert facts_of(tiny.t5()).max_target_positions is None
+
+
+def test_token_types() -> None:
+    assert facts_of(tiny.bert("MaskedLM", type_vocab_size=3)).token_types == 3
+    assert facts_of(tiny.llama()).token_types is None

@@ -14,11 +14,12 @@ from burnish import Trainer, TrainingArguments
 from burnish.core.errors import DataError, SettingError
 
 
-def trainer(folder: Any, kind: type[Trainer] = Trainer, model: Any = None, **parts: Any) -> Trainer:
+def trainer(
+    folder: Any, kind: type[Trainer] = Trainer, model: Any = None, settings: Any = None, **parts: Any
+) -> Trainer:
     own = {"remove_unused_columns": False} if kind is not Trainer else {}
-    args = TrainingArguments(
-        str(folder), max_steps=2, per_device_train_batch_size=4, learning_rate=0.1, report_to="none", **own
-    )
+    usual = {"max_steps": 2, "per_device_train_batch_size": 4, "learning_rate": 0.1, "report_to": "none", **own}
+    args = TrainingArguments(str(folder), **{**usual, **(settings or {})})
     parts = {"train_dataset": tiny.class_rows(8), "processing_class": tiny.tokenizer(), **parts}
     return kind(model or tiny.bert("SequenceClassification"), args, **parts)
 
@@ -27,6 +28,14 @@ def rows_with(**changes: Any) -> list[Any]:
     rows = tiny.class_rows(8)
     rows[5] = {**rows[5], **changes}
     return rows
+
+
+class Stream(torch.utils.data.IterableDataset[Any]):
+    def __init__(self, rows: list[Any]) -> None:
+        self.rows = rows
+
+    def __iter__(self) -> Any:
+        return iter(self.rows)
 
 
 LONG = {"input_ids": [5] * 30, "attention_mask": [1] * 30}
@@ -121,6 +130,7 @@ def test_a_best_metric_that_is_no_number_is_told(tmp_path: Any, caplog: Any) -> 
         ("imdb", r"is 'imdb', which has no rows"),
         (5, r"is 5, which has no rows"),
         (lambda: iter(()), r"is <function .* which has no rows"),
+        (torch.utils.data.DataLoader([{"input_ids": [5, 6], "labels": 0}]), r"is a DataLoader.*Pass its dataset"),
         (pandas.DataFrame({"input_ids": [[5, 6]], "labels": [0]}), r"is a DataFrame of pandas.*Dataset.from_pandas"),
     ],
 )
@@ -163,3 +173,37 @@ def test_float16_weights_with_a_loss_scale_are_refused(tmp_path: Any) -> None:
     found.args.fp16 = True
     with pytest.raises(SettingError, match=r"fp16=True needs float32 weights"):
         found.train()
+
+
+@pytest.mark.parametrize("workers", [0, 1])
+def test_a_bad_row_of_a_stream_is_named(tmp_path: Any, workers: int) -> None:
+    rows = tiny.class_rows(12)
+    rows[9]["labels"] = 7
+    run = trainer(tmp_path, train_dataset=Stream(rows), settings={"max_steps": 3, "dataloader_num_workers": workers})
+    with pytest.raises(DataError, match=r"train_dataset, `labels`: row 9 has label 7, outside 0 to 1"):
+        run.train()
+    assert run.state.global_step == 2
+    with pytest.raises(DataError, match=r"eval_dataset, `labels`: row 9 has label 7"):
+        run.evaluate(Stream(rows))
+
+
+def test_the_rows_of_a_batch_that_cannot_be_made_are_named(tmp_path: Any) -> None:
+    rows = tiny.class_rows(8)
+    del rows[5]["attention_mask"]
+    with pytest.raises(DataError, match=r"`attention_mask` has no value in row .*made of rows \[.*5.*\]"):
+        trainer(tmp_path, train_dataset=rows, processing_class=None).train()
+
+
+def test_a_dict_of_columns_is_no_dataset(tmp_path: Any) -> None:
+    columns = tiny.tokenizer()(["w5 w6", "w7 w8"])
+    with pytest.raises(DataError, match=r"is a dict of columns \(input_ids.*Dataset.from_dict"):
+        trainer(tmp_path, train_dataset=columns).train()
+
+
+def test_of_several_evaluation_datasets_the_one_at_fault_is_named(tmp_path: Any) -> None:
+    parts = {"good": tiny.class_rows(2), "empty": []}
+    with pytest.raises(DataError, match=r"eval_dataset \(eval_empty\) is empty"):
+        trainer(tmp_path, eval_dataset=parts).evaluate()
+    for ask in (lambda run: run.evaluate(), lambda run: run.train()):
+        with pytest.raises(SettingError, match="eval_dataset is a dict without a dataset"):
+            ask(trainer(tmp_path, eval_dataset={}, settings={"eval_strategy": "epoch"}))

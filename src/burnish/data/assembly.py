@@ -39,6 +39,7 @@ class Assembly:
         collation_draws: whether the collator draws at random.
         examples_draw: whether reading an example may draw at random.
         process: number of this process: what a collator draws for its micro-batches is its own.
+        look: refuses rows that nobody could look through before they were read.
     """
 
     collate: Callable[[list[Any]], Any]
@@ -52,6 +53,7 @@ class Assembly:
     collation_draws: bool = False
     examples_draw: bool = False
     process: int = 0
+    look: Callable[[Rows], None] | None = None
 
     def read(self, dataset: Any, row_numbers: Sequence[int], epoch: int) -> Rows:
         """The examples of these rows. A row that draws at random gets a seed of its own in every pass."""
@@ -72,6 +74,8 @@ class Assembly:
 
     def micro_batch(self, rows: Rows, epoch: int = 0, index: int = 0, number: int = 0) -> MicroBatch:
         """Collates some examples. The place (pass, step, micro-batch) seeds a collator that draws."""
+        if self.look is not None:
+            self.look(rows)
         if self.collation_draws:
             of_process = (self.process,) if self.process else ()
             seed_all(seed_for(self.seed, COLLATION, epoch, index, number, *of_process))
@@ -111,8 +115,8 @@ class Assembly:
     def _collated(self, examples: list[Any], numbers: list[int]) -> Inputs:
         try:
             batch = self.collate(examples)
-        except DataError:
-            raise
+        except DataError as error:
+            raise DataError(f"{error} (The batch is made of rows {numbers}.)") from None
         except Exception as error:
             raise DataError(
                 f"The data collator failed on rows {numbers}: {type(error).__name__}: {error}. If rows have different "

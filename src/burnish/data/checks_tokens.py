@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from burnish.core.errors import DataError
 from burnish.core.types import IGNORED_LABEL
 
 from .blocks import Block
@@ -17,19 +19,44 @@ if TYPE_CHECKING:
     from burnish.models.contract import ModelFacts
 
 TOKEN_COLUMNS = ("input_ids", "decoder_input_ids")
+SEVERAL_A_ROW = ("ForMultipleChoice", "DoubleHeadsModel")
+"""Endings of the names of models that read several sequences a row."""
 
 
 def token_checks(name: str, facts: ModelFacts) -> list[Check]:
     """Checks of the inputs: whole, within the vocabulary, masks of the same length, within the positions."""
     checks = [_whole(name, column) for column in TOKEN_COLUMNS]
     if facts.vocab_size is not None:
+        checks += [_are_ids(name, column) for column in TOKEN_COLUMNS]
         checks += [_within_vocabulary(name, column, facts.vocab_size) for column in TOKEN_COLUMNS]
+    if facts.token_types is not None:
+        checks += [_within_token_types(name, facts.token_types)]
     checks += [same_length(name, column, "input_ids") for column in ("attention_mask", "token_type_ids")]
     if facts.max_positions is not None:
         checks += [_within_positions(name, facts.max_positions)]
-        if facts.is_encoder_decoder:
-            checks += [_labels_within_positions(name, facts.max_positions)]
+    if facts.max_target_positions is not None:
+        checks += [_labels_within_positions(name, facts.max_target_positions)]
     return checks
+
+
+def refuse_batch_of_one(name: str, row: Mapping[str, Any], facts: ModelFacts) -> None:
+    """Refuses rows whose sequence is within another of length 1.
+
+    Raises:
+        DataError: for a model that reads one sequence a row.
+    """
+    shape: tuple[int, ...] = tuple(np.shape(row["input_ids"])) if _is_even(row.get("input_ids")) else ()
+    if len(shape) == 2 and shape[0] == 1 and not facts.name.endswith(SEVERAL_A_ROW) and facts.vocab_size is not None:
+        raise DataError(
+            f"{name}: `input_ids` of a row has the shape {shape}, a sequence within another. A tokenizer that is "
+            'called with return_tensors="pt" puts a batch around a single text: leave return_tensors out, or take [0] '
+            "of each column."
+        )
+
+
+def _is_even(value: Any) -> bool:
+    """Whether a value has a shape: an array, a tensor, or a list that holds a single sequence."""
+    return hasattr(value, "shape") or (isinstance(value, (list, tuple)) and len(value) == 1)
 
 
 def _whole(name: str, column: str) -> Check:
@@ -37,6 +64,43 @@ def _whole(name: str, column: str) -> Check:
         of_column(column, missing_rows),
         lambda found: (
             f"{name}, {found.where}: `{column}` has no value (None). Remove the row, or tokenise it again.{found.more}"
+        ),
+    )
+
+
+def _are_ids(name: str, column: str) -> Check:
+    def find(block: Block) -> Found | None:
+        if block.kind == "text":
+            return faulty_values(block, np.array([isinstance(value, str) for value in block.values]))
+        if block.kind == "float":
+            broken = block.values != np.round(block.values)
+            return faulty_values(block, broken if broken.any() else np.ones(len(broken), dtype=bool))
+        return None
+
+    def say(found: Found) -> str:
+        if isinstance(found.value, str):
+            return (
+                f"{name}, {found.where}: `{column}` holds text ({found.value!r:.60}), and the model reads token ids. "
+                f"Tokenise it: dataset.map(lambda row: tokenizer(row[{column!r}], truncation=True)).{found.more}"
+            )
+        return (
+            f"{name}, {found.where}: `{column}` holds {found.value}, a float, and token ids are whole numbers. Read "
+            f"the column as int, or tokenise again.{found.more}"
+        )
+
+    return Check(of_column(column, find), say)
+
+
+def _within_token_types(name: str, token_types: int) -> Check:
+    def find(block: Block) -> Found | None:
+        return faulty_values(block, (block.values < 0) | (block.values >= token_types)) if block.kind == "int" else None
+
+    return Check(
+        of_column("token_type_ids", find),
+        lambda found: (
+            f"{name}, {found.where}: `token_type_ids` holds {found.value}, and the model knows the types 0 to "
+            f"{token_types - 1} (type_vocab_size={token_types}). Tokenise with the model's own tokenizer, or remove "
+            f"the column.{found.more}"
         ),
     )
 
@@ -97,6 +161,26 @@ def nothing_to_read(name: str, labels: str) -> Check:
         lambda found: (
             f"{name}, row {found.row} has a label and no token: its text is empty, or all of it is masked. Remove the "
             f"row, or fill in its text.{found.more}"
+        ),
+    )
+
+
+def position_in_row(name: str, column: str) -> Check:
+    """Positions of an answer that lie within their row: others carry no loss, as of answers that were cut away."""
+
+    def find(chunk: Chunk) -> Found | None:
+        lengths, positions = attended(chunk), chunk.get(column)
+        if lengths is None or positions is None or positions.kind != "int":
+            return None
+        if not np.array_equal(chunk["input_ids"].owners, positions.owners):
+            return None
+        return faulty_values(positions, positions.values >= lengths)
+
+    return Check(
+        find,
+        lambda found: (
+            f"{name}, {found.where}: `{column}` is {found.value}, beyond the last token of its row. Such an answer "
+            f"carries no loss; for one that is not in the text, use 0 (the first token).{found.more}"
         ),
     )
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Sized
 from typing import Any
 
+from torch.utils.data import DataLoader
+
 from burnish.core.errors import DataError
 
 from .batches import is_stream
@@ -21,6 +23,12 @@ def check_is_dataset(dataset: Any, name: str) -> None:
         raise DataError(
             f"{name} is a {kind.__name__} of {package}, whose rows cannot be read by number. Pass "
             f"datasets.Dataset.from_{package}(…) of it."
+        )
+    if isinstance(dataset, DataLoader):
+        raise DataError(
+            f"{name} is a DataLoader, which gives batches, and burnish makes its own. Pass its dataset "
+            f"({name}=loader.dataset) and its collate_fn as data_collator, or override the method that gives the "
+            "loader, such as get_train_dataloader."
         )
     if isinstance(dataset, (str, bytes)) or not (
         callable(getattr(kind, "__iter__", None)) or hasattr(kind, "__getitem__")

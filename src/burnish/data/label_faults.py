@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -19,6 +19,13 @@ if TYPE_CHECKING:
     from burnish.models.contract import ModelFacts
 
 
+WAYS_OUT = {
+    "num_labels": ", or load the model with a larger num_labels",
+    "vocab_size": ", or make the labels with the model's own tokenizer",
+}
+"""By what limits the labels, what may be done beside correcting them."""
+
+
 @dataclass(frozen=True)
 class LabelFaults:
     """The checks of one column of labels, each with its message."""
@@ -27,13 +34,26 @@ class LabelFaults:
     column: str
     facts: ModelFacts
 
-    def not_text(self) -> Check:
+    def not_text(self, meaning: str = "classes") -> Check:
+        """Numbers; `meaning` says what they stand for: "classes", "numbers" or "words"."""
+
         def find(block: Block) -> Found | None:
             if block.kind != "text":
                 return None
             return faulty_values(block, np.array([isinstance(value, str) for value in block.values]))
 
         def say(found: Found) -> str:
+            where = f"the labels are text (row {found.row}: {found.value!r:.60})"
+            if meaning == "words":
+                return (
+                    f"{where}, and the model learns token ids. Tokenise them too, for example dataset.map(lambda row: "
+                    f'{{"{self.column}": tokenizer(text_target=row["{self.column}"], truncation=True)["input_ids"]}}).'
+                )
+            if meaning == "numbers":
+                return (
+                    f"{where}, and the model predicts numbers. Read them as such, for example dataset.map(lambda row: "
+                    f'{{"{self.column}": float(row["{self.column}"])}}).'
+                )
             values = sorted(found.values)
             numbers = {value: number for number, value in enumerate(values)}
             return (
@@ -94,12 +114,11 @@ class LabelFaults:
         def say(found: Found) -> str:
             assert limit is not None
             more = " If the labels are counted from 1, subtract 1." if found.value == limit else ""
-            way_out = "load the model with a larger num_labels"
-            if of != "num_labels":
-                way_out = "make the labels with the model's own tokenizer"
+            way_out = WAYS_OUT.get(of, "")
+            what = f"{of}={limit}; " if way_out else ""
             return (
-                f"{found.where} has label {found.value}, outside 0 to {limit - 1} ({of}={limit}; -100 carries no loss)."
-                f" Correct it, or {way_out}.{more}{found.more}"
+                f"{found.where} has label {found.value}, outside 0 to {limit - 1} ({what}-100 carries no loss)."
+                f" Correct it{way_out}.{more}{found.more}"
             )
 
         return self._check(find, say)
@@ -145,6 +164,20 @@ class LabelFaults:
                 f"{found.where} has the label {found.value}, an int, but the loss of problem_type="
                 '"multi_label_classification" needs floats: make each label a list of '
                 f"{self.facts.num_labels} floats, 0.0 or 1.0.{found.more}"
+            ),
+        )
+
+    def shares(self) -> Check:
+        """From 0 to 1."""
+
+        def find(block: Block) -> Found | None:
+            return faulty_values(block, (block.values < 0) | (block.values > 1)) if block.kind == "float" else None
+
+        return self._check(
+            find,
+            lambda found: (
+                f"{found.where} has the label {found.value}, outside 0 to 1: each class of a row is 0.0 (it does not "
+                f"apply) or 1.0 (it applies), or a share between them. Correct it.{found.more}"
             ),
         )
 
@@ -196,13 +229,15 @@ class LabelFaults:
             if not np.array_equal(rows, labels.owners):
                 return None
             values = labels.values
-            return faulty_values(labels, ((values < 0) | (values >= num_choices)) & (values != IGNORED_LABEL))
+            faulty = ((values < 0) | (values >= num_choices)) & (values != IGNORED_LABEL)
+            found = faulty_values(labels, faulty)
+            return found and replace(found, value=(found.value, int(num_choices[np.flatnonzero(faulty)[0]])))
 
         return Check(
             find,
             lambda found: (
-                f"{self.name}, `{self.column}`: {found.where} has label {found.value}, but not so many choices; they "
-                f"are counted from 0.{found.more}"
+                f"{self.name}, `{self.column}`: {found.where} has label {found.value[0]}, but {found.value[1]} "
+                f"choices, counted from 0: 0 to {found.value[1] - 1}. Correct it.{found.more}"
             ),
         )
 

@@ -92,9 +92,14 @@ def _chunks_of_rows(dataset: Any, columns: Sequence[str]) -> Iterator[Chunk]:
                 taken.append((number, as_names(row_of(dataset, number)) or {}))
                 if computed and time.monotonic() > deadline:
                     break
-        yield {name: of_values(*_column(taken, name)) for name in columns if any(name in row for _, row in taken)}
+        yield chunk_of(taken, columns)
         if computed and time.monotonic() > deadline:
             return
+
+
+def chunk_of(rows: Sequence[tuple[int, Mapping[str, Any]]], columns: Sequence[str]) -> Chunk:
+    """These columns of some rows, given with their numbers."""
+    return {name: of_values(*_column(rows, name)) for name in columns if any(name in row for _, row in rows)}
 
 
 def spread(total: int, most: int) -> NDArray[np.int64]:

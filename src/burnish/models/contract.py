@@ -37,6 +37,10 @@ class ModelFacts:
     """Rows of the input embedding."""
     max_positions: int | None
     """Longest row that the position embeddings hold; None for relative or rotary positions."""
+    max_target_positions: int | None
+    """The same for the decoder of an encoder-decoder model."""
+    token_types: int | None
+    """Rows of the table of token types (`token_type_ids`)."""
     pad_token_id: int | None
 
     def takes(self, argument: str) -> bool:
@@ -62,6 +66,8 @@ def facts_of(model: nn.Module) -> ModelFacts:
         num_labels=num_labels if isinstance(num_labels, int) else None,
         vocab_size=_vocab_size(base),
         max_positions=_max_positions(base),
+        max_target_positions=_max_target_positions(base, config),
+        token_types=_token_types(base),
         pad_token_id=_pad_token_id(config),
     )
 
@@ -132,6 +138,21 @@ def _max_positions(model: nn.Module) -> int | None:
         if isinstance(part, nn.Embedding) and name.rsplit(".", 1)[-1] in _POSITION_TABLES:
             reserved = part.padding_idx + 1 if part.padding_idx is not None else getattr(part, "offset", 0)
             return part.num_embeddings - int(reserved)
+    return None
+
+
+def _max_target_positions(model: nn.Module, config: Any) -> int | None:
+    get = getattr(model, "get_decoder", None)
+    if not getattr(config, "is_encoder_decoder", False) or not callable(get):
+        return None
+    decoder = get()
+    return _max_positions(decoder) if isinstance(decoder, nn.Module) else None
+
+
+def _token_types(model: nn.Module) -> int | None:
+    for name, part in model.named_modules():
+        if isinstance(part, nn.Embedding) and name.rsplit(".", 1)[-1] == "token_type_embeddings":
+            return part.num_embeddings
     return None
 
 

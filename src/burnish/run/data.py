@@ -13,6 +13,7 @@ from burnish.core.errors import SettingError
 from burnish.data.assembly import Assembly, reading_draws
 from burnish.data.batches import OrderedBatches, StreamBatches, is_stream
 from burnish.data.checks import check_training_data
+from burnish.data.checks_as_read import RowChecks
 from burnish.data.collator_facts import draws_randomness, is_known, makes_labels, pads_rows
 from burnish.data.columns import KeepColumns, select_columns
 from burnish.data.dataset_lengths import lengths_of
@@ -22,6 +23,7 @@ from burnish.data.microbatches import Budget
 from burnish.data.packing import PackedPlan
 from burnish.data.share import Share
 from burnish.data.sources import LoaderSource, Loading, PlannedSource, StreamSource
+from burnish.data.table import is_at_hand
 
 from .hooks import has_own_loss, overridden
 from .loss import counter_for
@@ -101,6 +103,7 @@ def source_for(trainer: Trainer, args: Any) -> Source:
         check_rows(trainer, trainer.train_dataset, "train_dataset", batch_size, args.dataloader_drop_last)
     dataset = pruned(trainer, trainer.train_dataset, args, "train_dataset")
     loading = loading_for(trainer, args)
+    assembly = replace(assembly, look=row_checks(trainer, trainer.train_dataset, "train_dataset"))
     if is_stream(dataset):
         refuse_packing(args, "train_dataset is a stream, of which rows are known as they come")
         return StreamSource(
@@ -148,6 +151,20 @@ def check_rows(
         labels_required=labels_required and not has_own_loss(trainer),
         label_names=tuple(trainer.label_names),
         rows_are_inputs=is_known(trainer.data_collator),
+    )
+
+
+def row_checks(trainer: Trainer, dataset: Any, name: str, labels_required: bool = True) -> RowChecks | None:
+    """Checks of rows as they are read; None for those that `check_rows` sees all of, or that a user's own collator
+    may put right."""
+    if is_at_hand(dataset) or not is_known(trainer.data_collator):
+        return None
+    return RowChecks(
+        name,
+        trainer.facts,
+        tuple(trainer.label_names),
+        makes_labels=makes_labels(trainer.data_collator),
+        labels_required=labels_required and not has_own_loss(trainer),
     )
 
 

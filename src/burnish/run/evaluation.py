@@ -51,11 +51,22 @@ def eval_loader(trainer: Trainer, dataset: Any, args: Any, name: str) -> Any:
     return _in_dataset_order(trainer, _looked_through(trainer, dataset, args, name), args, name)
 
 
-def batches_to_evaluate(trainer: Trainer, given: Any) -> Any:
+def datasets_of(given: Mapping[str, Any]) -> list[tuple[str, Any]]:
+    """Names and datasets of a dict of them. Raises `SettingError` where there is none."""
+    if not given:
+        raise SettingError(
+            "eval_dataset is a dict without a dataset, so there is nothing to evaluate. Put one in it, or set "
+            "eval_strategy='no'."
+        )
+    return list(given.items())
+
+
+def batches_to_evaluate(trainer: Trainer, given: Any, prefix: str = "eval") -> Any:
     """What `evaluate` computes: the batches of `get_eval_dataloader`, or the same rows by length. Raises as it does."""
     if overridden(trainer, "get_eval_dataloader"):
         return trainer.get_eval_dataloader(given)
-    return _batches(trainer, dataset_to_evaluate(trainer, given), "eval_dataset")
+    name = "eval_dataset" if prefix == "eval" else f"eval_dataset ({prefix})"
+    return _batches(trainer, dataset_to_evaluate(trainer, given), name)
 
 
 def batches_to_predict(trainer: Trainer, dataset: Any) -> Any:
@@ -210,13 +221,7 @@ def check_eval_data(trainer: Trainer, dataset: Any, args: Any) -> None:
             f"eval_strategy is {str(args.eval_strategy.value)!r}, but Trainer was given no eval_dataset. Pass one, or "
             "set eval_strategy='no'."
         )
-    if isinstance(dataset, Mapping) and not dataset:
-        raise SettingError(
-            "eval_dataset is a dict without a dataset, and evaluations are asked for. Put one in it, or set "
-            "eval_strategy='no'."
-        )
-    parts = dataset if isinstance(dataset, Mapping) else {"": dataset}
-    for key, part in parts.items():
+    for key, part in datasets_of(dataset) if isinstance(dataset, Mapping) else [("", dataset)]:
         shown = f"eval_dataset[{key!r}]" if key else "eval_dataset"
         if part is not None:
             check_is_dataset(part, shown)
