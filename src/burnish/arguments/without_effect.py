@@ -13,7 +13,6 @@ from burnish.core.errors import SettingError
 logger = logging.getLogger(__name__)
 
 _NO_UPLOAD = "nothing is uploaded to the hub in this release; `huggingface-cli upload` takes the saved folder"
-_EVAL_MEMORY = "predictions are joined at the end, in the order of the dataset"
 
 NO_EFFECT = {
     "accelerator_config": "burnish makes the batches itself, and no setting of accelerate changes them",
@@ -21,9 +20,7 @@ NO_EFFECT = {
     "dataloader_in_order": "steps are always taken in the order of the plan, so that a run can be repeated",
     "debug": "a loss or gradient that is not finite is always found and named; see `nonfinite_policy`",
     "enable_jit_checkpoint": "a run that is told to terminate always saves a checkpoint first",
-    "eval_do_concat_batches": _EVAL_MEMORY,
-    "eval_use_gather_object": _EVAL_MEMORY,
-    "fsdp_config": "`fsdp` is not supported in this release",
+    "eval_use_gather_object": "predictions of all kinds are gathered over processes",
     "hub_always_push": _NO_UPLOAD,
     "hub_model_id": _NO_UPLOAD,
     "hub_private_repo": _NO_UPLOAD,
@@ -50,9 +47,7 @@ VALUE_WITHOUT_EFFECT = {
 }
 """(field, value) to the reason."""
 
-REFUSED = {
-    "fsdp": "FSDP is not supported in this release. Leave `fsdp` out to train on one device",
-}
+REFUSED: dict[str, str] = {}
 """Field to the reason. An error: without it a model would be computed somewhere else than asked for."""
 
 

@@ -16,6 +16,7 @@ from burnish.data.assembly import as_inputs
 from burnish.data.batches import OrderedBatches, StreamBatches
 from burnish.data.counting import num_rows
 from burnish.data.loaders import SharedLoader
+from burnish.evaluation.apart import BatchesApart
 from burnish.evaluation.collect import Collector
 from burnish.loop.evaluating import LossMean, NumberedInputs
 
@@ -136,7 +137,7 @@ def _picked(inputs: dict[str, Any], size: int, kept: list[int]) -> dict[str, Any
 
 def over_processes(
     loss: LossMean, rows: int, judging: Judging, processes: Processes
-) -> tuple[LossMean, int, dict[str, Collector]]:
+) -> tuple[LossMean, int, dict[str, Collector | BatchesApart]]:
     """Loss, number of rows and collectors of all processes, the same on each of them; metrics are merged."""
     if processes.count == 1:
         return loss, rows, judging.gather
@@ -157,7 +158,7 @@ def terms_over_processes(own: dict[str, LossMean], processes: Processes) -> dict
     return {name: mean.value for name, mean in means.items() if mean.value is not None}
 
 
-def _merged(judging: Judging, collector: Collector, processes: Processes) -> Collector:
+def _merged(judging: Judging, collector: Any, processes: Processes) -> Collector | BatchesApart:
     """One collector of those of all processes."""
     merged = judging.collector()
     merged.merge(processes.all_of(collector.state()))

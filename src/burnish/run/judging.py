@@ -12,6 +12,7 @@ import torch
 from burnish.core.errors import SettingError
 from burnish.core.protocols import Processes
 from burnish.core.types import Inputs
+from burnish.evaluation.apart import BatchesApart
 from burnish.evaluation.collect import Collector
 from burnish.evaluation.judge import Judge
 from burnish.evaluation.judge import checked as checked
@@ -59,8 +60,10 @@ class Judging:
         states = processes.all_of(self._judge.state())
         self._judge.merge(states[: processes.index] + states[processes.index + 1 :])
 
-    def collector(self) -> Collector:
+    def collector(self) -> Collector | BatchesApart:
         """An empty one."""
+        if not self.args.eval_do_concat_batches:
+            return BatchesApart()
         room = Room(self.rows, Path(self.args.output_dir))
         return Collector(self.trainer.output_padding, room, self.args.eval_accumulation_steps or 1)
 

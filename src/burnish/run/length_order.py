@@ -109,7 +109,8 @@ def in_length_order(trainer: Trainer, dataset: Any, args: Any, loader: DataLoade
         dataset: pruned, and looked through.
         loader: its batches in dataset order.
     """
-    own = args.batch_eval_metrics or any(overridden(trainer, method) for method in SEES_BATCHES)
+    own = args.batch_eval_metrics or not args.eval_do_concat_batches
+    own = own or any(overridden(trainer, method) for method in SEES_BATCHES)
     if own or has_own_loss(trainer) or trainer.facts.rows_interact or not is_at_hand(dataset):
         return None
     lengths = lengths_of(dataset, trainer.facts.is_encoder_decoder)

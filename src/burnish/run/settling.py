@@ -218,7 +218,10 @@ def trial_of_rows(trainer: Trainer, assembly: Assembly, rows: Rows) -> Trial | N
         return None
     two = [rows[i] for i in pair]
     both = assembly.micro_batch(two)
-    alone = [assembly.counted(both.only(i), [both.rows[i]]) for i in (0, 1)]
+    if _holds_tensors_alone(both):
+        alone = [assembly.counted(both.only(i), [both.rows[i]]) for i in (0, 1)]
+    else:  # labels in a list, such as those of boxes
+        alone = [assembly.micro_batch([row]) for row in two]
     plain = replace(assembly, trim=False).micro_batch(two)
     untrimmed = _on_device(trainer, plain) if plain.num_positions != both.num_positions else None
     first, second, together = (_on_device(trainer, part) for part in (*alone, both))
@@ -269,7 +272,7 @@ def _trial_of_step(trainer: Trainer, assembly: Assembly, step: Step) -> Trial | 
         return None
     largest_first = sorted(step.micro_batches, key=lambda batch: -len(batch.rows))
     for batch in largest_first:
-        if not isinstance(batch.inputs, dict):
+        if not _holds_tensors_alone(batch):
             continue
         alone = [assembly.counted(batch.only(i), [row]) for i, row in enumerate(batch.rows)]
         pair = unlike(alone)
@@ -279,6 +282,12 @@ def _trial_of_step(trainer: Trainer, assembly: Assembly, step: Step) -> Trial | 
             return Trial(first, second, together)
     whole = _on_device(trainer, largest_first[0])
     return Trial(whole, whole, whole)
+
+
+def _holds_tensors_alone(batch: MicroBatch) -> bool:
+    """Whether examples can be taken out of a batch: not where something is a list, which may have one entry for each."""
+    values = batch.inputs.values() if isinstance(batch.inputs, dict) else [()]
+    return not any(isinstance(value, (dict, list, tuple)) for value in values)
 
 
 def _picked(batch: MicroBatch, pair: tuple[int, int]) -> dict[str, Any]:

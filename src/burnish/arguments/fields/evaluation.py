@@ -39,7 +39,11 @@ class EvaluationFields:
         ),
     )
     eval_do_concat_batches: bool = field(
-        default=True, metadata=about("Join the predictions of all batches into one array.")
+        default=True,
+        metadata=about(
+            "Join the predictions of all batches into one array. Off: `compute_metrics` and `predict` get a list with "
+            "those of each batch as they are, for outputs that cannot be joined, such as boxes."
+        ),
     )
     eval_use_gather_object: bool = field(
         default=False, metadata=about("Gather predictions that are Python objects over processes.")
