@@ -25,7 +25,6 @@ from .core.processes import told_to_all
 from .core.progress import TrainerControl, TrainerState
 from .core.randomness import MODEL_INIT, kept, seed_all, seed_for
 from .core.types import IGNORED_LABEL, EvalLoopOutput, PredictionOutput, TrainOutput
-from .data.batches import OrderedBatches, StreamBatches
 from .data.checks_model import check_is_module, check_model, check_output_dir
 from .data.collators import default_collator_for
 from .engines.choice import engine_for
@@ -35,10 +34,11 @@ from .objectives.objective import LossOf
 from .optim.groups import decay_parameter_names
 from .optim.optimizers import build_optimizer, optimizer_class_and_kwargs
 from .optim.schedulers import make_scheduler
-from .run import evaluation, judging
+from .run import evaluation, inspection, judging
 from .run.data import batch_loader
 from .run.export import export
-from .run.hooks import has_own_loss, needs_argument, takes, warn_of_methods_not_called
+from .run.given_parts import callable_or_none, list_of, pair_of
+from .run.hooks import has_own_loss, names, needs_argument, warn_of_methods_not_called
 from .run.lazy_loader import LazyLoader
 from .run.length_order import Tried
 from .run.loss import counted, loss_and_outputs, objective_for
@@ -85,6 +85,13 @@ class Trainer:
     save_state = results.save_state
     metrics_format = staticmethod(results.metrics_format)
     create_model_card = card.create_model_card
+    floating_point_ops = inspection.floating_point_ops
+    num_examples = inspection.num_examples
+    num_tokens = staticmethod(inspection.num_tokens)
+    get_total_train_batch_size = inspection.get_total_train_batch_size
+    get_num_trainable_parameters = inspection.get_num_trainable_parameters
+    get_learning_rates = inspection.get_learning_rates
+    get_optimizer_group = inspection.get_optimizer_group
 
     def __init__(
         self,
@@ -113,18 +120,18 @@ class Trainer:
         self.train_dataset, self.eval_dataset = train_dataset, eval_dataset
         self.compute_loss_func, self.compute_metrics = compute_loss_func, judging.checked(compute_metrics)
         self.preprocess_logits_for_metrics = preprocess_logits_for_metrics
-        self.optimizer, self.lr_scheduler = optimizers
-        self.given_optimizers = optimizers
+        self.given_optimizers = self.optimizer, self.lr_scheduler = pair_of(optimizers)
         self.optimizer_cls_and_kwargs = optimizer_cls_and_kwargs
         self.engine = engine_for(self.args)
         if (model is None) == (model_init is None):
             raise SettingError("Trainer takes either `model` or `model_init`, and exactly one of the two.")
         self._take_model(model if model is not None else self.call_model_init())
-        self.data_collator = data_collator or default_collator_for(self.processing_class, self.facts.pad_token_id)
+        own = callable_or_none(data_collator)
+        self.data_collator = own or default_collator_for(self.processing_class, self.facts.pad_token_id)
         self.state, self.control = TrainerState().on(self.engine.processes), TrainerControl()
         self.is_in_train = False
         warn_of_methods_not_called(self)
-        self.callback_handler = self._make_handler(callbacks or [])
+        self.callback_handler = self._make_handler(list_of(callbacks))
         self.callback_handler.fire("on_init_end")
 
     # ------------------------------------------------------------------ parts
@@ -175,7 +182,7 @@ class Trainer:
         assert self.model_init is not None
         with kept():
             seed_all(seed_for(self.settings.seed, MODEL_INIT))
-            wants_trial = needs_argument(self.model_init) or takes(self.model_init, "trial")
+            wants_trial = needs_argument(self.model_init) or names(self.model_init, "trial")
             model = self.model_init(trial) if wants_trial else self.model_init()
         if model is None:
             raise SettingError("model_init returned None; it must return a model.")
@@ -435,33 +442,13 @@ class Trainer:
 
     def save_model(self, output_dir: str | None = None, _internal_call: bool = False) -> None:
         """Writes a folder that `from_pretrained` loads: weights, config, tokenizer, card. On the first process."""
-        if self.is_world_process_zero():
-            export(self, Path(output_dir or str(self.settings.output_dir)), self.settings.to_dict())
+        export(self, Path(output_dir or str(self.settings.output_dir)), self.settings.to_dict())
 
     def is_world_process_zero(self) -> bool:
         return self.engine.process_index == 0
 
     def is_local_process_zero(self) -> bool:
         return self.engine.processes.local_index == 0
-
-    def floating_point_ops(self, inputs: dict[str, Any]) -> int:
-        """Floating-point operations of forward and backward on a batch, by the model's own estimate; 0 without one."""
-        estimate = getattr(self.model, "floating_point_ops", None)
-        return int(estimate(inputs)) if callable(estimate) else 0
-
-    def num_examples(self, dataloader: Any) -> int:
-        """Rows behind a loader; those of ours hold batches of a dataset."""
-        rows = dataloader.dataset
-        return len(rows.dataset if isinstance(rows, (OrderedBatches, StreamBatches)) else rows)
-
-    def get_num_trainable_parameters(self) -> int:
-        return sum(p.numel() for p in self.model.parameters() if p.requires_grad)
-
-    def get_learning_rates(self) -> list[float]:
-        """The rate of each group of parameters."""
-        if self.optimizer is None:
-            raise SettingError("There is no optimizer yet: call create_optimizer() or train() first.")
-        return [group["lr"] for group in self.optimizer.param_groups]
 
     # ------------------------------------------------------------------ callbacks
 

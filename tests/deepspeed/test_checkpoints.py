@@ -12,6 +12,7 @@ from distributed.forked import in_processes, values
 from trainer import runs
 from zero_runs import CPU, stage, trained
 
+import burnish
 from burnish.checkpoint import find, verify
 
 AT = 2
@@ -108,3 +109,31 @@ def test_weights_alone_are_no_state(tmp_path: Path) -> None:
     ended = in_processes(2, tmp_path, trained, tmp_path, 2, stage(2), resume=True)
     assert ended[0].error == "CheckpointError"
     assert "model_name_or_path" in ended[0].words
+
+
+class Exports(burnish.TrainerCallback):
+    """Saves the model in the middle of a run, on all processes."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder, self.trainer = folder, None
+
+    def on_step_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+        if state.global_step == AT:
+            self.trainer.save_model(str(self.folder))
+
+
+def exported(folder: Path, count: int) -> dict[str, Any]:
+    exports = Exports(folder / "midway")
+
+    class Known(burnish.Trainer):
+        def __init__(self, *given: Any, **named: Any) -> None:
+            super().__init__(*given, **named)
+            exports.trainer = self
+
+    return trained(folder, count, stage(3), trainer=Known, callbacks=[exports], stop=AT)
+
+
+def test_a_model_saved_in_the_middle_of_a_run_is_whole(tmp_path: Path) -> None:
+    found = values(in_processes(2, tmp_path, exported, tmp_path, 2))[0]
+    loaded = transformers.AutoModelForTokenClassification.from_pretrained(tmp_path / "midway")
+    assert runs.difference(runs.weights(loaded), found["weights"]) == 0.0

@@ -58,7 +58,7 @@ def test_two_processes_take_the_steps_of_one(kind: str, tmp_path: Path) -> None:
 
 def in_fp16(folder: Path, count: int) -> list[dict[str, Any]]:
     """With a loss scale that all gradients overflow at, until it is halved often enough."""
-    high = {"fp16": {"enabled": "auto", "initial_scale_power": 24, "hysteresis": 1}}
+    high = {"fp16": {"enabled": "auto", "initial_scale_power": 17, "hysteresis": 1}}
     return [trained(folder, count, {**stage(number), **high}, fp16=True, num_train_epochs=3) for number in (2, 3)]
 
 
@@ -68,7 +68,7 @@ def test_fp16_leaves_steps_out_until_its_scale_fits(tmp_path: Path) -> None:
         overflown = [norm for norm in norms if norm > 1e30]
         assert norms[0] > 1e30 and 0 < len(overflown) < len(norms)
         assert found["step"] == len(norms) == 12
-        assert list(found["loss"].values())[-1] < found["loss"][1]
+        assert runs.difference(found["weights"], runs.weights(KINDS["tags"][0]())) > 1e-3
 
 
 def without_launcher(*given: Any) -> dict[str, Any]:

@@ -288,8 +288,8 @@ class DeepSpeedEngine(SingleEngine):
     # ------------------------------------------------------------------ what is saved
 
     def whole_weights(self) -> dict[str, torch.Tensor] | None:
-        """All weights and buffers of the model by name, on the CPU of the first process; nothing on the others, which
-        take part all the same."""
+        if self._ds is None:
+            return None
         assert self.model is not None
         state = self.model.state_dict(keep_vars=True)
         names = {id(value): name for name, value in self.model.named_parameters()}

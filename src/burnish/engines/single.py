@@ -76,9 +76,9 @@ class SingleEngine:
         return optimizer
 
     def whole_weights(self) -> dict[str, torch.Tensor] | None:
-        """With `state_folder`: the model's state by name, on the CPU of the first process; None on the others, which
-        take part."""
-        raise NotImplementedError
+        """The model's state by name, on the CPU of the first process, where the processes hold parts of it or another
+        one than the model computes with; None on the others, which take part, and where the model's own is whole."""
+        return None
 
     def save_state(self, folder: Path) -> None:
         """With `state_folder`: writes the part of this process. All processes take part."""

@@ -27,17 +27,22 @@ TASKS = {
 
 
 def export(trainer: Trainer, folder: Path, settings: dict[str, Any]) -> None:
-    """Writes weights, config, tokenizer or processor, settings and card; a card of somebody's own stays.
+    """Writes weights, config, tokenizer or processor, settings and card, on the first process; a card of somebody's own
+    stays. Where the processes hold parts of the weights, all of them take part.
 
     Raises:
         CheckpointError: it could not be written; a model that was in the folder before is still there.
     """
+    weights = trainer.engine.whole_weights()
+    if not trainer.is_world_process_zero():
+        return
     has_card = is_pretrained(without_adapters(unwrapped(trainer.model))) and may_replace(folder / CARD)
     export_model(
         trainer.model,
         folder,
         processing_class=trainer.processing_class,
         settings=settings,
+        state=weights,
         card=model_card(facts_of(trainer, folder, settings)) if has_card else None,
     )
 
