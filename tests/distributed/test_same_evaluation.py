@@ -23,6 +23,7 @@ MODELS: dict[str, tuple[Any, Any, list[str]]] = {
     "tags": (lambda: tiny.bert("TokenClassification", num_labels=3), lambda: tiny.tag_rows(ROWS),
              ["accuracy", "f1_macro"]),
     "causal language model": (tiny.llama, lambda: tiny.language_rows(ROWS), ["token_accuracy", "perplexity"]),
+    "perplexity": (tiny.llama, lambda: tiny.language_rows(ROWS), ["perplexity"]),
 }  # fmt: skip
 WAYS: dict[str, dict[str, Any]] = {
     "one by one": {"per_device_eval_batch_size": 1, "padding_free": False, "logits_at_targets": False},
@@ -88,4 +89,4 @@ def test_the_same_numbers(kind: str, processes: int, tmp_path: Path) -> None:
         of_processes = values(in_processes(processes, tmp_path, every_way, kind, tmp_path / "several"))
     for ways in of_processes:
         for way, found in ways.items():
-            assert found == pytest.approx(right, abs=1e-6), way
+            assert found == pytest.approx(right, abs=1e-6, rel=1e-6), way

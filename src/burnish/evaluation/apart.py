@@ -1,4 +1,4 @@
-"""Predictions and labels of batches that are not to be joined, such as boxes, of which each image has its own number."""
+"""Predictions and labels of batches that are not to be joined: of boxes each image has its own number."""
 
 from __future__ import annotations
 

@@ -27,7 +27,11 @@ def surprise(reading: Reading, predictions: Any, labels: Any) -> Totals:
 
 def perplexity(totals: Mapping[str, Any]) -> float:
     """The exponential of the mean of -log p; infinite beyond the largest number, NaN where there are no targets."""
-    mean = totals["nats"].over(totals["targets"])
+    return perplexity_of_loss(totals["nats"].over(totals["targets"]))
+
+
+def perplexity_of_loss(mean: float) -> float:
+    """The same of a mean cross-entropy (nats)."""
     return math.exp(mean) if not mean > 709 else math.inf
 
 

@@ -19,6 +19,7 @@ from burnish.core.types import EvalLoopOutput
 from burnish.data.batches import OrderedBatches, StreamBatches, in_order, is_stream
 from burnish.data.kinds import check_is_dataset
 from burnish.data.table import is_at_hand
+from burnish.evaluation.language import perplexity_of_loss
 from burnish.evaluation.logits import keys_to_ignore, logits_of, without_padding
 from burnish.evaluation.names import prefixed
 from burnish.loop.evaluating import EvaluationLoop
@@ -27,8 +28,8 @@ from burnish.optim.optimizers import set_training
 
 from .data import assembly_for, check_rows, loading_for, pruned, row_checks
 from .eval_shares import in_lockstep, over_processes, own_batches, terms_over_processes
-from .hooks import has_own_loss, overridden
-from .judging import Judging
+from .hooks import has_own_loss, overridden, takes
+from .judging import Judging, follows_from_loss
 from .length_order import ByLength, in_length_order
 from .loss import counted, counter_for, native_loss
 
@@ -117,6 +118,8 @@ def evaluated(
         description: "Evaluation" where metrics are all that is wanted: those by name then keep no predictions.
     """
     args, keeps = trainer.settings, description != "Evaluation" or trainer.compute_metrics is None
+    of_loss = not keeps and not loss_only and follows_from_loss(trainer)
+    loss_only = loss_only or of_loss
     judging = Judging(trainer, args, keeps, loss_only, rows_behind(trainer, loader))
     objective, by_length = trainer.objective, loader if isinstance(loader, ByLength) else None
     model = trainer.engine.unwrapped(trainer.model_wrapped)
@@ -144,6 +147,7 @@ def evaluated(
     results = {name: collector.result() for name, collector in gathered.items()}
     metrics = judging.metrics(results)
     if loss.value is not None:
+        metrics |= {"perplexity": perplexity_of_loss(loss.value)} if of_loss else {}
         metrics[f"{prefix}_loss"] = loss.value
     metrics |= {f"{prefix}_{name}": mean for name, mean in terms.items()}
     metrics |= said_nonfinite(trainer.engine.processes.all_of(loop.nonfinite_rows), rows, description)
@@ -187,7 +191,7 @@ def computed(
         if loss_only and has_labels and not has_own_loss(trainer):
             loss = trainer.engine.compute(model, lambda inner: trainer.objective.compute(inner, dict(inputs), None))
             return loss.detach(), None, None
-        loss, outputs = _loss_and_outputs(trainer, model, inputs, has_labels)
+        loss, outputs = _loss_and_outputs(trainer, model, inputs, has_labels, loss_only)
     if loss_only:
         return loss, None, None
     logits = logits_of(outputs, has_labels, keys_to_ignore(getattr(trainer.model, "config", None), ignore_keys))
@@ -197,14 +201,28 @@ def computed(
     return loss, logits, labels[0] if len(labels) == 1 else labels or None
 
 
-def _loss_and_outputs(trainer: Trainer, model: nn.Module, inputs: Any, has_labels: bool) -> tuple[Any, Any]:
-    """Rows without labels have outputs alone."""
+def _loss_and_outputs(
+    trainer: Trainer, model: nn.Module, inputs: Any, has_labels: bool, loss_only: bool
+) -> tuple[Any, Any]:
+    """Rows without labels have outputs alone.
+
+    Raises:
+        SettingError: outputs are asked for, and the user's `compute_loss` has none.
+    """
     if not has_labels:
         return None, native_loss(trainer).forward(model, inputs)
-    more = {}
+    more: dict[str, Any] = {"return_outputs": True}
+    if not takes(trainer.compute_loss, "return_outputs"):
+        if not loss_only:
+            raise SettingError(
+                f"{type(trainer).__name__}.compute_loss takes no `return_outputs`, so there are no predictions to "
+                "return or to compute metrics of. Write it as compute_loss(self, model, inputs, return_outputs=False, "
+                "**kwargs), and return (loss, outputs) where return_outputs is True."
+            )
+        more = {}
     if trainer.objective.divided:  # a function that divides by the number it is told gets that of the batch
         more["num_items_in_batch"] = torch.tensor(max(1, trainer.objective.weight(counted(trainer, inputs))))
-    loss, outputs, terms = take_apart(trainer.compute_loss(model, dict(inputs), return_outputs=True, **more))
+    loss, outputs, terms = take_apart(trainer.compute_loss(model, dict(inputs), **more))
     trainer.loss_terms.note(terms)
     return loss.detach().mean(), outputs
 

@@ -20,6 +20,9 @@ from burnish.evaluation.prediction import EvalPrediction
 from burnish.evaluation.reading import Reading
 from burnish.evaluation.room import Room
 from burnish.models.contract import without_adapters
+from burnish.objectives.selected import SelectedLoss
+
+from .hooks import overridden
 
 if TYPE_CHECKING:
     from burnish.trainer import Trainer
@@ -94,6 +97,17 @@ class Judging:
         if predictions is not None and labels is not None:
             everything = EvalPrediction(predictions, labels, results.get("inputs"), results.get("losses"))
         return self._judge.compute(everything)
+
+
+def follows_from_loss(trainer: Trainer) -> bool:
+    """Whether perplexity is all that is asked for, and the loss is the cross-entropy that it is made of: then no logits
+    are needed but those of a chunk of targets."""
+    asked = trainer.compute_metrics
+    names = list(asked) if isinstance(asked, (list, tuple)) else [asked]
+    objective = trainer.objective.compute
+    is_plain = isinstance(objective, SelectedLoss) and not objective.label_smoothing
+    sees_logits = trainer.preprocess_logits_for_metrics is not None or overridden(trainer, "prediction_step")
+    return names == ["perplexity"] and is_plain and not sees_logits
 
 
 def _what_is_missing(trainer: Trainer, inputs: Inputs, logits: Any) -> str:

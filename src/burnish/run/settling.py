@@ -285,7 +285,7 @@ def _trial_of_step(trainer: Trainer, assembly: Assembly, step: Step) -> Trial | 
 
 
 def _holds_tensors_alone(batch: MicroBatch) -> bool:
-    """Whether examples can be taken out of a batch: not where something is a list, which may have one entry for each."""
+    """Whether examples can be taken out of a batch: not where something is a list, which may have an entry for each."""
     values = batch.inputs.values() if isinstance(batch.inputs, dict) else [()]
     return not any(isinstance(value, (dict, list, tuple)) for value in values)
 
