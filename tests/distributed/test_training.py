@@ -324,3 +324,34 @@ def test_settings_of_the_wrapper_have_their_effect(tmp_path: Path) -> None:
     for changes in ({"ddp_static_graph": True}, {"ddp_bucket_cap_mb": 1}, {"ddp_backend": "gloo", "ddp_timeout": 30}):
         given = {"num_train_epochs": 2, **changes}
         assert_same(alone, values(in_processes(2, tmp_path, with_settings, tmp_path / "out", 2, **given)))
+
+
+class ReadByOne(Stream):
+    """A stream that cannot be read by two, such as a connection; it says who has read it."""
+
+    def __init__(self, count: int) -> None:
+        super().__init__(count)
+        self.read = 0
+
+    def __iter__(self) -> Iterator[Any]:
+        for row in super().__iter__():
+            self.read += 1
+            yield row
+
+
+def on_stream_of_one(folder: Path, count: int) -> dict[str, Any]:
+    rows = ReadByOne(19)
+    changes: dict[str, Any] = {"max_steps": 3, "dataloader_num_workers": 2}
+    if count > 1:
+        changes["accelerator_config"] = {"dispatch_batches": True}
+    return {
+        **outcome(runs.trainer(folder, parts={"train_dataset": rows}, **settings(count, **changes))),
+        "read": rows.read,
+    }
+
+
+def test_the_first_process_reads_a_stream_for_all(tmp_path: Path) -> None:
+    alone = on_stream(tmp_path / "alone", 1)
+    found = values(in_processes(2, tmp_path, on_stream_of_one, tmp_path / "together", 2))
+    assert_same(alone, found)
+    assert [one["read"] for one in found] == [19, 0]

@@ -100,6 +100,12 @@ class Processes(EveryField):
         return True
 
     @property
+    def dispatches_batches(self) -> bool:
+        """Whether the first process reads a stream for all (`accelerator_config`: `dispatch_batches`)."""
+        config = self.accelerator_config
+        return self.world_size > 1 and isinstance(config, dict) and bool(config.get("dispatch_batches"))
+
+    @property
     def mixed_precision(self) -> str:
         """ "no", "fp16" or "bf16"."""
         return "fp16" if self.fp16 else "bf16" if self.bf16 else "no"

@@ -15,7 +15,7 @@ logger = logging.getLogger(__name__)
 _NO_UPLOAD = "nothing is uploaded to the hub in this release; `huggingface-cli upload` takes the saved folder"
 
 NO_EFFECT = {
-    "accelerator_config": "burnish makes the batches itself, and no setting of accelerate changes them",
+    "accelerator_config": "burnish makes the batches itself; of these settings `dispatch_batches` alone has one",
     "average_tokens_across_devices": "a loss is always divided by the targets of all processes",
     "dataloader_in_order": "steps are always taken in the order of the plan, so that a run can be repeated",
     "debug": "a loss or gradient that is not finite is always found and named; see `nonfinite_policy`",
@@ -78,6 +78,8 @@ def _reason(name: str, value: Any, declared: dataclasses.Field[Any]) -> str | No
     if (name, value if isinstance(value, str) else None) in VALUE_WITHOUT_EFFECT:
         return VALUE_WITHOUT_EFFECT[name, value]
     if name not in NO_EFFECT or value == declared.default or (not value and not declared.default):
+        return None
+    if name == "accelerator_config" and isinstance(value, dict) and value.keys() <= {"dispatch_batches"}:
         return None
     if name == "local_rank" and str(value) == os.environ.get("LOCAL_RANK"):
         return None  # as launched

@@ -12,6 +12,7 @@ from burnish.checkpoint import layout
 from burnish.checkpoint.manifest import versions
 from burnish.checkpoint.run_manifest import RunManifest
 from burnish.core.errors import SettingError, UserError
+from burnish.tasks.shards import are_shards, is_remote
 
 from .console import complain, say
 from .fingerprints import DATA_FILES, fingerprint
@@ -73,7 +74,7 @@ def _found_from_here(name: str, value: Any, folder: str) -> Any:
     if name not in INPUTS or Path(folder) == Path.cwd():
         return value
     path = Path(folder, str(value))
-    return str(path) if path.exists() else value
+    return str(path) if path.exists() or (are_shards(str(value)) and not is_remote(str(value))) else value
 
 
 def _free(folder: Path) -> Path:
@@ -95,7 +96,7 @@ def _changed_data(manifest: RunManifest) -> list[str]:
         was = manifest.data.get(name)
         if was is None:
             continue
-        if not Path(was["path"]).exists():
+        if not are_shards(was["path"]) and not Path(was["path"]).exists():
             warnings.append(f"--{name} {was['path']} is not there any more")
         elif fingerprint(was["path"])["sha256"] != was["sha256"]:
             warnings.append(f"--{name} {was['path']} has another content than it had")

@@ -9,7 +9,8 @@ from burnish.tasks.recipe import DataRequest, ModelRequest
 from .flags import Flag, flags_of
 
 DATA_HELP = {
-    "train_file": "Rows to train on: CSV, TSV, JSON, JSONL or Parquet, or a folder saved by `datasets`.",
+    "train_file": "Rows to train on: CSV, TSV, JSON, JSONL or Parquet, several by a pattern (rows-*.parquet), also of "
+    "a storage (s3://bucket/rows-*.jsonl); or a folder saved by `datasets`.",
     "validation_file": "Rows to evaluate on while training.",
     "test_file": "Rows to predict at the end, with --do_predict.",
     "dataset_name": "Name of a dataset on the hub, in place of files.",

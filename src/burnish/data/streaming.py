@@ -9,6 +9,8 @@ from typing import Any
 
 from torch.utils.data import IterableDataset, get_worker_info
 
+from burnish.core.processes import Alone
+from burnish.core.protocols import Processes
 from burnish.core.randomness import EXAMPLE, seed_all, seed_for
 from burnish.core.types import Step
 
@@ -26,11 +28,12 @@ class StepStream(IterableDataset[Step]):
     left out. Each row that draws at random gets the seed of its place in the pass, so that a pass resumed in the middle
     draws what the whole pass would have drawn. The last step may be smaller.
 
-    Every process reads the whole stream, and makes steps of its share.
+    Every process reads the whole stream, and makes steps of its share; or the first one reads it for all.
 
     Args:
         batch_size: examples of a batch over all processes.
         state: of the stream before step `first` (see `stream_state`), or None.
+        reader: the processes to whom the first of them hands the rows of each step; None where each reads for itself.
     """
 
     def __init__(
@@ -44,13 +47,17 @@ class StepStream(IterableDataset[Step]):
         drop_last: bool = False,
         share: Share | None = None,
         state: Any = None,
+        reader: Processes | None = None,
     ) -> None:
         self.dataset, self.assembly, self.share = dataset, assembly, share or Share()
         self.batch_size, self.accumulation = batch_size, accumulation
         self.epoch, self.first, self.drop_last = epoch, first, drop_last
-        self.state = state
+        self.state, self.reader = state, reader
 
     def __iter__(self) -> Iterator[Step]:
+        if self.reader is not None and self.reader.index > 0:
+            yield from self._steps(iter(()))
+            return
         info = get_worker_info()
         assert info is None or info.num_workers == 1, "several workers would each read the whole stream"
         set_epoch = getattr(self.dataset, "set_epoch", None)
@@ -65,10 +72,18 @@ class StepStream(IterableDataset[Step]):
 
     def _steps(self, rows: Iterator[tuple[int, Any]]) -> Iterator[Step]:
         index = self.first
-        while batches := [batch for batch in (self._batch(rows) for _ in range(self.accumulation)) if batch]:
+        while True:
+            batches, state = (self.reader or Alone()).from_first(lambda: self._read(rows))
+            if not batches:
+                return
             step = self.assembly.step(self.epoch, index, self.share.of(batches, self._length), batches[0][:1])
-            yield replace(step, stream_state=state_of(self.dataset))
+            yield replace(step, stream_state=state)
             index += 1
+
+    def _read(self, rows: Iterator[tuple[int, Any]]) -> tuple[list[Rows], Any]:
+        """The batches of the next step, none at the end, and the state of the stream after them."""
+        batches = [batch for batch in (self._batch(rows) for _ in range(self.accumulation)) if batch]
+        return batches, state_of(self.dataset)
 
     def _length(self, row: tuple[int, Any]) -> int | None:
         return real_length(row[1], self.assembly.is_encoder_decoder)

@@ -109,6 +109,7 @@ def source_for(trainer: Trainer, args: Any) -> Source:
         return StreamSource(
             dataset, batch_size, accumulation, assembly, loading, args.dataloader_drop_last,
             stream_steps(dataset, args, batch_size), share_of(trainer, assembly),
+            reader=trainer.engine.processes if args.dispatches_batches else None,
         )  # fmt: skip
     plan = plan_for(trainer, args)
     budget = within_bins(assembly.budget, plan, args.train_batch_size)

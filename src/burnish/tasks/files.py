@@ -13,6 +13,7 @@ from burnish.data.arrow_rows import ArrowRows
 
 from . import csv_rows, json_rows, tagged_words
 from .cache import key_of, key_of_file, quiet_datasets, stored
+from .shards import are_shards, shards
 from .text_lines import read_lines
 
 if TYPE_CHECKING:
@@ -85,6 +86,8 @@ def read_table(
     of the hub. Values of CSV and TSV stay text.
 
     Args:
+        path_or_name: also a pattern (`rows-*.parquet`), and files of object storage or the web (`s3://…`), which are
+            copied into the cache.
         split: which part of a folder or a data set of the hub.
         config_name: configuration of a data set of the hub.
         read_txt: how a `.txt` file is read, if not as one row a line.
@@ -92,11 +95,14 @@ def read_table(
     Raises:
         DataError: there is no such file, it cannot be read, it has no rows, or a row of it is malformed.
     """
-    path = Path(path_or_name).expanduser()
-    if path.is_dir():
+    path, readers = Path(path_or_name).expanduser(), {**READERS, ".txt": read_txt or _read_text}
+    if are_shards(str(path_or_name)):
+        files = shards(str(path_or_name))
+        rows = _joined(files, [_read_file(file, readers) for file in files])
+    elif path.is_dir():
         rows = _read_folder(path, split)
     elif path.is_file():
-        rows = _read_file(path, {**READERS, ".txt": read_txt or _read_text})
+        rows = _read_file(path, readers)
     elif _looks_like_file(str(path_or_name)):
         raise DataError(_missing_file(path))
     else:
@@ -126,6 +132,34 @@ def _read_file(path: Path, readers: dict[str, Callable[[Path], Columns]]) -> Row
         raise DataError(f"{path}: the file cannot be read ({error.strerror or error}).") from error
     except Exception as error:  # pyarrow and datasets raise many kinds for a file that is no Parquet
         raise DataError(f"{path}: this cannot be read as {ending[1:].upper()} ({_first_line(error)}).") from error
+
+
+def _joined(files: list[Path], parts: list[Rows]) -> Rows:
+    """The rows of several files, one file after the other."""
+    if len(parts) == 1:
+        return parts[0]
+    for file, part in zip(files, parts, strict=True):
+        if sorted(part.column_names) != sorted(parts[0].column_names):
+            raise DataError(
+                f"{file} has the columns {', '.join(part.column_names)}, and {files[0]} has "
+                f"{', '.join(parts[0].column_names)}. Give all files the same."
+            )
+    try:
+        if all(isinstance(part, ArrowRows) for part in parts):
+            import pyarrow
+
+            return ArrowRows(pyarrow.concat_tables([part.table for part in parts], promote_options="permissive"))
+        import datasets
+
+        return datasets.concatenate_datasets([_as_dataset(part) for part in parts])
+    except Exception as error:  # pyarrow and datasets raise many kinds where types differ
+        raise DataError(f"{files[0]} and the files after it make no table together ({_first_line(error)}).") from error
+
+
+def _as_dataset(rows: Rows) -> datasets.Dataset:
+    import datasets
+
+    return datasets.Dataset(rows.table) if isinstance(rows, ArrowRows) else rows
 
 
 def _typed(path: Path, columns: Columns) -> list[Any]:
