@@ -16,6 +16,7 @@ import pytest
 import torch
 
 from burnish.arguments.training_arguments import TrainingArguments
+from burnish.cli.plan import device
 from burnish.core.errors import CheckpointError, SettingError
 from burnish.engines import deepspeed_config as configuration
 from burnish.engines import deepspeed_ops, deepspeed_universal
@@ -160,6 +161,11 @@ def test_how_wide_a_model_is(config: Any, hidden: int | None) -> None:
 def test_what_cannot_be_driven_is_refused(config: Any, words: str) -> None:
     with pytest.raises(SettingError, match=words):
         configuration.filled(config, arguments(None), 2, True)
+
+
+def test_the_plan_says_the_stage() -> None:
+    assert device(arguments({"zero_optimization": {"stage": 3}})) == "cpu (fp32), DeepSpeed ZeRO 3"
+    assert device(arguments(None)) == "cpu (fp32)"
 
 
 def test_a_file_is_read(tmp_path: Path) -> None:

@@ -136,8 +136,11 @@ def parameters(model: Any) -> str:
 
 def device(arguments: Any) -> str:
     """Where and in which precision it is computed."""
+    from burnish.engines.deepspeed_config import zero_stage
+
     precision = "bf16" if arguments.bf16 else "fp16" if arguments.fp16 else "fp32"
-    return f"{arguments.device} ({precision})"
+    divided = f", DeepSpeed ZeRO {zero_stage(arguments.deepspeed)}" if arguments.deepspeed else ""
+    return f"{arguments.device} ({precision}){divided}"
 
 
 def _plain(value: Any) -> str:

@@ -249,7 +249,11 @@ class DeepSpeedEngine(SingleEngine):
 
     def _scaled_norm(self, optimizer: Any) -> torch.Tensor:
         """The norm with the loss scale in it, before clipping. Each kind of optimizer keeps its gradients elsewhere."""
-        if hasattr(optimizer, "get_fp32_grad_partitions"):  # ZeRO-3
+        if self.stage == 3 and configuration.offloads(self.config, "optimizer"):  # gradients may lie on a disk
+            of_group = optimizer.complete_grad_norm_calculation_for_cpu_offload
+            norms = torch.stack([torch.as_tensor(of_group(group)) for group in optimizer.fp16_groups])
+            return torch.where((norms < 0).any(), -1.0, norms.square().sum().sqrt()).to(self.device)
+        if self.stage == 3:
             parts = [part for group in optimizer.get_fp32_grad_partitions().values() for part in group.values()]
             squares = torch.stack([part.float().square().sum() for part in parts]).sum().to(self.device)
             dist.all_reduce(squares)

@@ -125,6 +125,11 @@ def stage_of(config: Mapping[str, Any]) -> int:
     return int(config["zero_optimization"]["stage"])
 
 
+def zero_stage(given: Any) -> int:
+    """The stage of ZeRO in a configuration as `deepspeed` gives it; 0 where it says nothing. Raises as `read`."""
+    return int((read(given).get("zero_optimization") or {}).get("stage", 0))
+
+
 def offloads(config: Mapping[str, Any], what: str) -> bool:
     """Whether the "optimizer" states or the "param"eters are kept away from the device."""
     section = config.get("zero_optimization", {}).get(f"offload_{what}") or {}
