@@ -9,6 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from burnish.checkpoint.layout import RUN
 from burnish.core.errors import DataError, SettingError, UserError, did_you_mean
 from burnish.tasks.recipe import DataRequest, ModelRequest
 
@@ -34,7 +35,7 @@ Usage: burnish evaluate MODEL FILE [flags]     MODEL: the folder of a run, a mod
 OWN_FLAGS = (
     Flag("metrics", "list", None, "What to measure, such as accuracy f1_macro roc_auc; docs/metrics.md has all names. "
          "Default: what is usual for the task.", "Flags", "run"),
-    Flag("output_dir", "str", None, "Folder for the results. Default: evaluation/ in the model's folder.",
+    Flag("output_dir", "str", None, "Folder for the results. Default: evaluation/ in the folder of the run.",
          "Flags", "run"),
     Flag("worst_rows", "int", 50, "Rows of highest loss to write to worst_rows.csv.", "Flags", "run"),
     Flag("json", "bool", False, "Print one JSON object, for other programs, in place of tables.", "Flags", "run",
@@ -73,7 +74,7 @@ def command(words: Sequence[str]) -> int:
         return 0
     given = parse(words, flags)
     model, file = _model_and_file(given)
-    folder = Path(given.values.get("output_dir") or model / FOLDER)
+    folder = Path(given.values.get("output_dir") or _folder_beside(model))
     _check_folder(folder)
     report = evaluate(model, file, folder, given.values)
     written = write_report(report, folder)
@@ -116,6 +117,13 @@ def _model_and_file(given: Given) -> tuple[Path, str]:
     if given.values.get("worst_rows", 50) < 0:
         raise SettingError(f"--worst_rows {given.values['worst_rows']}: set it to 0 or more.")
     return model, file
+
+
+def _folder_beside(model: Path) -> Path:
+    """Where results go; a checkpoint stays as it was saved."""
+    of_run = model.resolve().parent
+    is_checkpoint = model.resolve().name.startswith("checkpoint-") and (of_run / RUN).is_file()
+    return model.parent / FOLDER / model.name if is_checkpoint else model / FOLDER
 
 
 def _check_folder(folder: Path) -> None:

@@ -17,8 +17,9 @@ from .console import print_table, say
 from .results import print_results
 from .rows import Row, write_rows
 
-SAID = ("row", "loss", "label", "predicted", "token", "probability", "targets")
-NUM_SHOWN, MOST_CLASSES_SHOWN, LONGEST_CELL = 5, 12, 24
+SAID = ("row", "loss", "label", "predicted", "token", "targets")
+"""Columns of the worst rows that are shown, before the texts."""
+NUM_SHOWN, MOST_CLASSES_SHOWN, LONGEST_CELL, SHORTEST_NAME, GAP = 5, 12, 18, 6, 4
 RESULTS = "eval_results.json"
 FILES = ("classes.csv", "confusion_matrix.csv", "calibration.csv", "entities.csv", "worst_rows.csv")
 """Tables that an evaluation may write; those of an earlier one are taken away."""
@@ -167,8 +168,10 @@ def print_report(report: Report, folder: Path, written: list[Path]) -> None:
         _print("classes", sorted(report.tables["classes"], key=lambda row: -row["rows"])[:MOST_CLASSES_SHOWN])
         _say_more(len(report.tables["classes"]), MOST_CLASSES_SHOWN, "classes")
     matrix = report.tables.get("confusion_matrix", [])
-    if 0 < len(matrix) <= MOST_CLASSES_SHOWN:
-        _print("confusion matrix (a line for each label, a column for each prediction)", matrix)
+    name_length = (_terminal() - GAP - LONGEST_CELL) // max(1, len(matrix)) - GAP
+    if matrix and name_length >= SHORTEST_NAME:
+        title = "confusion matrix (a line for each label, a column for each prediction)"
+        _print(title, matrix, {name: name_length for name in matrix[0] if name != "label"})
     if report.calibration_error is not None:
         say(f"\nExpected calibration error: {report.calibration_error:.4f}" + _in_words(report.tables["calibration"]))
     worst = report.tables.get("worst_rows", [])
@@ -202,23 +205,31 @@ def _say_more(number: int, shown: int, what: str) -> None:
         say(f"  … and {number - shown:,} more {what}")
 
 
-def _print(title: str, rows: list[Row]) -> None:
-    """A table as wide as the terminal at the most: cells are cut, those of the last column where the line ends."""
-    width = min(shutil.get_terminal_size((100, 24)).columns, 120)
+def _print(title: str, rows: list[Row], lengths: Mapping[str, int] | None = None) -> None:
+    """A table as wide as the terminal at the most: cells are cut, those of a last column of texts where the line ends.
+
+    Args:
+        lengths: of the names of columns, where they are not the usual ones.
+    """
     columns = list(dict.fromkeys(name for row in rows for name in row))
-    left = width - 2 - sum(max(len(_shown(value)) for value in (name, *_of(rows, name))) + 2 for name in columns[:-1])
-    lengths = dict.fromkeys(columns, LONGEST_CELL) | {columns[-1]: max(left, LONGEST_CELL)}
+    names = [_shown(name, (lengths or {}).get(name, LONGEST_CELL)) for name in columns]
+    cells = [[_shown(row.get(name)) for name in columns] for row in rows]
+    widths = [max(map(len, column)) for column in zip(names, *cells, strict=True)]
+    left = max(_terminal() - GAP * len(columns) - sum(widths[:-1]), LONGEST_CELL)
+    for row, line in zip(rows, cells, strict=True):
+        line[-1] = _shown(row.get(columns[-1]), left)
     say()
-    cells = [[_shown(row.get(name), lengths[name]) for name in columns] for row in rows]
-    print_table(title, [_shown(name) for name in columns], cells)
+    print_table(title, names, cells)
 
 
-def _of(rows: list[Row], name: str) -> list[Any]:
-    return [row.get(name) for row in rows]
+def _terminal() -> int:
+    return min(shutil.get_terminal_size((100, 24)).columns, 120)
 
 
 def _shown(value: Any, length: int = LONGEST_CELL) -> str:
+    """A cell; of one that is too long the middle is left out, since names differ at their ends."""
     if isinstance(value, Mapping):
         value = json.dumps(value, ensure_ascii=False)
     text = f"{value:.4f}" if isinstance(value, float) else " ".join(str("" if value is None else value).split())
-    return text if len(text) <= length else text[: length - 1] + "…"
+    end = (length - 1) // 2
+    return text if len(text) <= length else f"{text[: length - 1 - end]}…{text[len(text) - end :]}"
