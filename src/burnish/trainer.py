@@ -160,7 +160,7 @@ class Trainer:
         check_is_module(model)
         check_model(model, facts_of(model), has_own_loss(self))
         is_placed = getattr(model, "hf_device_map", None) is not None or getattr(model, "is_quantized", False)
-        if self.args.place_model_on_device and not is_placed:
+        if self.args.place_model_on_device and not (is_placed or self.engine.divides):
             model.to(self.engine.device)
         self.model = self.model_wrapped = model
         self.facts = facts_of(model)

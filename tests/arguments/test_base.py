@@ -34,6 +34,10 @@ class WithField(TrainingArguments):
         ("optimizer", "optim"),
         ("max_step", "max_steps"),
         ("eval_stratgy", "eval_strategy"),
+        ("load_best", "load_best_model_at_end"),
+        ("resume", "resume_from_checkpoint"),
+        ("metric", "metric_for_best_model"),
+        ("evaluate_during_training", "eval_strategy"),
     ],
 )
 def test_an_unknown_argument_is_refused_with_what_was_meant(name, meant):

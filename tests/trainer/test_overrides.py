@@ -15,6 +15,7 @@ from torch.utils.data import DataLoader
 from trainer import runs
 
 from burnish import EvalLoopOutput, Trainer
+from burnish.core.errors import SettingError
 from burnish.run.hooks import overridden
 
 Parts = dict[str, Any]
@@ -456,3 +457,31 @@ def test_accelerator(tmp_path: Path) -> None:
         assert run.accelerator.device.type == "cpu"
         assert run.accelerator.unwrap_model(run.model) is run.model
         assert runs.logged(run, "grad_norm") == pytest.approx(runs.logged(plain, "grad_norm"), rel=1e-4)
+
+
+def test_a_loss_that_takes_model_and_inputs_alone(tmp_path: Path) -> None:
+    """It trains and evaluates; predictions it has none, which is said."""
+
+    class Plain(Trainer):
+        def compute_loss(self, model: Any, inputs: Any) -> Any:
+            return model(**inputs).loss
+
+    parts = {"eval_dataset": tiny.class_rows(6)}
+    run = runs.trainer(tmp_path, Plain, parts, max_steps=1)
+    run.train()
+    assert run.evaluate()["eval_loss"] == pytest.approx(
+        runs.trainer(tmp_path, parts={**parts, "model": run.model}).evaluate()["eval_loss"], abs=1e-6
+    )
+    with pytest.raises(SettingError, match=r"Plain.compute_loss takes no `return_outputs`.*return \(loss, outputs\)"):
+        run.predict(tiny.class_rows(6))
+
+
+def test_a_loss_that_must_be_told_whether_outputs_are_wanted(tmp_path: Path) -> None:
+    class Asks(Trainer):
+        def compute_loss(self, model: Any, inputs: Any, return_outputs: bool) -> Any:
+            outputs = model(**inputs)
+            return (outputs.loss, outputs) if return_outputs else outputs.loss
+
+    run = runs.trainer(tmp_path, Asks, max_steps=1)
+    run.train()
+    assert run.predict(tiny.class_rows(6)).predictions.shape == (6, 2)

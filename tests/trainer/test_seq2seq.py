@@ -14,7 +14,7 @@ import transformers
 from trainer import runs
 
 from burnish import Seq2SeqTrainer, Seq2SeqTrainingArguments
-from burnish.core.errors import DataError
+from burnish.core.errors import DataError, SettingError
 from burnish.generation.continuous import Continuous
 from burnish.generation.fits import Fit
 
@@ -357,3 +357,17 @@ def test_memory_that_runs_out_is_met_with_fewer_texts_at_once(
 def test_a_metric_by_name_reads_the_texts(tmp_path: Path) -> None:
     run = chatty(tmp_path, {"compute_metrics": "exact_match"})
     assert run.evaluate()["eval_exact_match"] == 0.0
+
+
+def test_a_model_that_writes_no_text_is_refused(tmp_path: Path) -> None:
+    args = runs.arguments(tmp_path, Seq2SeqTrainingArguments, predict_with_generate=True)
+    run = Seq2SeqTrainer(model=runs.classifier(), args=args, processing_class=tiny.tokenizer())
+    with pytest.raises(SettingError, match="BertForSequenceClassification writes no text"):
+        run.predict(tiny.class_rows(2))
+
+
+def test_no_new_tokens_are_refused(tmp_path: Path) -> None:
+    args = runs.arguments(tmp_path, Seq2SeqTrainingArguments, predict_with_generate=True)
+    run = Seq2SeqTrainer(model=tiny.llama(), args=args, processing_class=tiny.tokenizer())
+    with pytest.raises(SettingError, match="max_new_tokens=0: expected 1 or more"):
+        run.predict(tiny.language_rows(2), max_new_tokens=0)

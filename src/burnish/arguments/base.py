@@ -46,6 +46,9 @@ MEANT = {
     "num_workers": "dataloader_num_workers",
     "mixed_precision": "bf16",
     "label_smoothing": "label_smoothing_factor",
+    "evaluate_during_training": "eval_strategy",
+    "save_best": "save_strategy",
+    "device": "use_cpu",
 }
 """Names of other libraries to what they call. They are suggested, never taken."""
 
@@ -115,7 +118,8 @@ def nearest(name: str, known: Iterable[str], cutoff: float) -> str | None:
     names = list(known)
     if MEANT.get(name) in names:
         return MEANT[name]
-    found = difflib.get_close_matches(name, names, n=1, cutoff=cutoff)
+    longer = [one for one in names if one.startswith(f"{name}_")]  # "load_best" for "load_best_model_at_end"
+    found = difflib.get_close_matches(name, longer or names, n=1, cutoff=0.0 if longer else cutoff)
     return found[0] if found else None
 
 

@@ -9,6 +9,7 @@ from typing import Any
 import torch
 from torch import nn
 
+from burnish.core.errors import SettingError
 from burnish.core.randomness import GENERATION, kept, seed_all, seed_for
 from burnish.core.types import Inputs
 
@@ -78,7 +79,15 @@ def generated(model: nn.Module, inputs: Inputs, is_encoder_decoder: bool, pad_id
     Args:
         inputs: what is read before; prompts of a decoder-only model are padded on the left.
         settings: arguments of `generate`. Its cache is used, whatever training has set for the model.
+
+    Raises:
+        SettingError: the model writes no text.
     """
+    if not callable(getattr(model, "generate", None)):
+        raise SettingError(
+            f"{type(model).__name__} writes no text: it has no `generate`. Set predict_with_generate=False, or load "
+            "the weights with a head that does, such as AutoModelForCausalLM or AutoModelForSeq2SeqLM."
+        )
     written = model.generate(**inputs, **_as_one(settings, pad_id))  # type: ignore[operator]
     return written[:, 1 if is_encoder_decoder else inputs["input_ids"].shape[1] :]
 

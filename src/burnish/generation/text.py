@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from burnish.core.errors import DataError
+from burnish.core.errors import DataError, SettingError
 
 from .decoding import Decoding
 
@@ -30,7 +30,9 @@ class Text:
 
     @classmethod
     def of(cls, row: int, start: Sequence[int], decoding: Decoding, positions: int | None = None) -> Text:
-        """Raises `DataError` where there is no room for a single token."""
+        """Raises `DataError` where there is no room for a single token, `SettingError` where none is asked for."""
+        if decoding.max_new_tokens is not None and decoding.max_new_tokens < 1:
+            raise SettingError(f"max_new_tokens={decoding.max_new_tokens}: expected 1 or more.")
         most = decoding.most(len(start), positions)
         if most < 1:
             limit = f"max_length={decoding.max_length}" if decoding.max_new_tokens is None else f"{positions} positions"

@@ -122,6 +122,7 @@ def evaluated(
     loss_only = loss_only or of_loss
     judging = Judging(trainer, args, keeps, loss_only, rows_behind(trainer, loader))
     objective, by_length = trainer.objective, loader if isinstance(loader, ByLength) else None
+    trainer.engine.divide(trainer.model)
     model = trainer.engine.unwrapped(trainer.model_wrapped)
     loop = EvaluationLoop(
         predict=lambda inputs: trainer.prediction_step(model, trainer.engine.to_device(inputs), loss_only, ignore_keys),

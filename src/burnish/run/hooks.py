@@ -32,6 +32,11 @@ def takes(function: Callable[..., Any], argument: str) -> bool:
     return argument in parameters or any(p.kind is p.VAR_KEYWORD for p in parameters.values())
 
 
+def names(function: Callable[..., Any], argument: str) -> bool:
+    """Whether a user's function has an argument of this name."""
+    return argument in inspect.signature(function).parameters
+
+
 def has_own_loss(trainer: Trainer) -> bool:
     """Whether the user says how the loss of a batch is computed."""
     own = ("compute_loss", "training_step")
@@ -43,6 +48,12 @@ def needs_argument(function: Callable[..., Any]) -> bool:
     by_position = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
     parameters = inspect.signature(function).parameters.values()
     return any(p.kind in by_position and p.default is p.empty for p in parameters)
+
+
+def must_be_told(function: Callable[..., Any], argument: str) -> bool:
+    """Whether a user's function has an argument of this name, and no default for it."""
+    parameter = inspect.signature(function).parameters.get(argument)
+    return parameter is not None and parameter.default is parameter.empty
 
 
 NOT_CALLED = {

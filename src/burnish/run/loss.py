@@ -18,7 +18,7 @@ from burnish.objectives.native import NativeLoss
 from burnish.objectives.objective import LossOf, expected_mean
 from burnish.objectives.selected import selected_loss
 
-from .hooks import overridden, takes
+from .hooks import must_be_told, overridden, takes
 
 if TYPE_CHECKING:
     from burnish.trainer import Trainer
@@ -46,6 +46,8 @@ def objective_for(trainer: Trainer) -> LossOf:
 
     def compute(model: nn.Module, inputs: Inputs, number: torch.Tensor | None) -> torch.Tensor:
         more: dict[str, Any] = {"num_items_in_batch": number} if gives_number else {}
+        if must_be_told(trainer.compute_loss, "return_outputs"):
+            more["return_outputs"] = False
         loss, _, terms = take_apart(trainer.compute_loss(model, inputs, **more))
         trainer.loss_terms.note(terms)
         if not isinstance(loss, torch.Tensor):
