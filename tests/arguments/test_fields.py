@@ -29,6 +29,7 @@ OURS = {
     "packing_length": None,
     "measure_peak": False,
     "hang_timeout": 600.0,
+    "split_stream": False,
 }
 OF_TEXTS = {"generation_max_rows": 500, "generation_prompt_column": None, "generation_texts_shown": 3}
 DIFFERENT = {"logging_steps": None, "logging_first_step": True}

@@ -355,3 +355,46 @@ def test_the_first_process_reads_a_stream_for_all(tmp_path: Path) -> None:
     found = values(in_processes(2, tmp_path, on_stream_of_one, tmp_path / "together", 2))
     assert_same(alone, found)
     assert [one["read"] for one in found] == [19, 0]
+
+
+def shard_of_rows(numbers: list[int], log: str) -> Iterator[Any]:
+    """Rows of some shards of four; each is noted when it is begun."""
+    for number in numbers:
+        with open(log, "a") as file:
+            file.write(f"{os.environ.get('RANK', '0')}:{number} ")
+        yield from tiny.class_rows(16)[4 * number : 4 * number + 4]
+
+
+def on_shards(folder: Path, steps: int, resume: bool = False) -> dict[str, Any]:
+    import datasets
+
+    log = str(folder / "read")
+    rows = datasets.IterableDataset.from_generator(shard_of_rows, gen_kwargs={"numbers": [0, 1, 2, 3], "log": log})
+    changes = {"max_steps": steps, "split_stream": True, "save_strategy": "steps", "save_steps": 1}
+    run = runs.trainer(folder, parts={"train_dataset": rows}, **settings(4, **changes))
+    run.args.resume_from_checkpoint = resume or None
+    return outcome(run)
+
+
+def test_each_process_reads_its_shards_of_a_stream(tmp_path: Path) -> None:
+    """16 rows in 4 shards: each of two processes has 8, and takes 2 of them in each of 4 steps."""
+    folder = tmp_path / "whole"
+    folder.mkdir()
+    whole = values(in_processes(2, tmp_path, on_shards, folder, 4))
+    assert [one["examples"] for one in whole] == [16, 16]
+    read = set((folder / "read").read_text().split())
+    assert read == {"0:0", "0:2", "1:1", "1:3"} or read == {"0:0", "0:1", "1:2", "1:3"}
+    assert runs.difference(whole[0]["weights"], whole[1]["weights"]) == 0.0
+    parts = tmp_path / "parts"
+    parts.mkdir()
+    values(in_processes(2, tmp_path, on_shards, parts, 2))
+    resumed = values(in_processes(2, tmp_path, on_shards, parts, 4, resume=True))
+    assert runs.difference(resumed[0]["weights"], whole[0]["weights"]) == 0.0
+
+
+def test_a_stream_that_cannot_be_split(tmp_path: Path) -> None:
+    def refused(folder: Path) -> None:
+        runs.trainer(folder, parts={"train_dataset": Stream(8)}, **settings(2, max_steps=1, split_stream=True)).train()
+
+    ended = in_processes(2, tmp_path, refused, tmp_path / "out")
+    assert [one.error for one in ended] == ["SettingError"] * 2 and "split_stream=False" in ended[0].words

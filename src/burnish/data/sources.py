@@ -149,13 +149,15 @@ class StreamSource:
     """A place (pass, step) and the state of the stream there."""
     reader: Processes | None = None
     """The processes for whom the first of them reads; None where each reads for itself."""
+    parts: int = 1
+    """Of how many streams this is one, each for a process."""
 
     def steps(self, epoch: int, first: int) -> Iterator[Step]:
         share = replace(self.share, by_work=self.assembly.budget is not None)
         state = self.saved[1] if self.saved is not None and self.saved[0] == (epoch, first) else None
         stream = StepStream(
             self.dataset, self.batch_size, self.accumulation, self.assembly, epoch, first, self.drop_last, share, state,
-            self.reader,
+            self.reader, self.parts,
         )  # fmt: skip
         return iter(self.loading.loader(stream, most_workers=1 if self.reader is None else 0))
 

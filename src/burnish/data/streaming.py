@@ -34,6 +34,8 @@ class StepStream(IterableDataset[Step]):
         batch_size: examples of a batch over all processes.
         state: of the stream before step `first` (see `stream_state`), or None.
         reader: the processes to whom the first of them hands the rows of each step; None where each reads for itself.
+        parts: of how many this stream is one, each for a process: then `batch_size` is that of this one, the share is
+            all of it, and its rows are numbered as every n-th.
     """
 
     def __init__(
@@ -48,11 +50,12 @@ class StepStream(IterableDataset[Step]):
         share: Share | None = None,
         state: Any = None,
         reader: Processes | None = None,
+        parts: int = 1,
     ) -> None:
         self.dataset, self.assembly, self.share = dataset, assembly, share or Share()
         self.batch_size, self.accumulation = batch_size, accumulation
         self.epoch, self.first, self.drop_last = epoch, first, drop_last
-        self.state, self.reader = state, reader
+        self.state, self.reader, self.parts = state, reader, parts
 
     def __iter__(self) -> Iterator[Step]:
         if self.reader is not None and self.reader.index > 0:
@@ -65,10 +68,14 @@ class StepStream(IterableDataset[Step]):
             set_epoch(self.epoch)
         before = self.first * self.batch_size * self.accumulation
         if self.state is None:
-            yield from self._steps(islice(numbered(self.dataset, self.assembly.seed, self.epoch), before, None))
+            yield from self._steps(islice(self._numbered(0), before, None))
             return
         with placed(self.dataset, self.state):
-            yield from self._steps(numbered(self.dataset, self.assembly.seed, self.epoch, before))
+            yield from self._steps(self._numbered(before))
+
+    def _numbered(self, first: int) -> Iterator[tuple[int, Any]]:
+        place = self.assembly.process if self.parts > 1 else 0
+        return numbered(self.dataset, self.assembly.seed, self.epoch, first * self.parts + place, self.parts)
 
     def _steps(self, rows: Iterator[tuple[int, Any]]) -> Iterator[Step]:
         index = self.first
@@ -83,7 +90,7 @@ class StepStream(IterableDataset[Step]):
     def _read(self, rows: Iterator[tuple[int, Any]]) -> tuple[list[Rows], Any]:
         """The batches of the next step, none at the end, and the state of the stream after them."""
         batches = [batch for batch in (self._batch(rows) for _ in range(self.accumulation)) if batch]
-        return batches, state_of(self.dataset)
+        return batches, state_of(self.dataset) if self.parts == 1 else None  # a checkpoint has the state of one process
 
     def _length(self, row: tuple[int, Any]) -> int | None:
         return real_length(row[1], self.assembly.is_encoder_decoder)
@@ -93,10 +100,10 @@ class StepStream(IterableDataset[Step]):
         return [] if self.drop_last and len(batch) < self.batch_size else batch
 
 
-def numbered(stream: Any, seed: int, epoch: int, first: int = 0) -> Iterator[tuple[int, Any]]:
-    """The rows of a stream with their numbers, from `first` on, each read with a seed of its own."""
+def numbered(stream: Any, seed: int, epoch: int, first: int = 0, by: int = 1) -> Iterator[tuple[int, Any]]:
+    """The rows of a stream with their numbers, from `first` on in steps of `by`, each read with a seed of its own."""
     rows = iter(stream)
-    for number in count(first):
+    for number in count(first, by):
         seed_all(seed_for(seed, EXAMPLE, epoch, number))
         try:
             example = next_of(rows, number)

@@ -106,6 +106,8 @@ def source_for(trainer: Trainer, args: Any) -> Source:
     assembly = replace(assembly, look=row_checks(trainer, trainer.train_dataset, "train_dataset"))
     if is_stream(dataset):
         refuse_packing(args, "train_dataset is a stream, of which rows are known as they come")
+        if args.split_stream and trainer.engine.num_processes > 1:
+            return split_stream(trainer, dataset, args, assembly, loading)
         return StreamSource(
             dataset, batch_size, accumulation, assembly, loading, args.dataloader_drop_last,
             stream_steps(dataset, args, batch_size), share_of(trainer, assembly),
@@ -117,6 +119,29 @@ def source_for(trainer: Trainer, args: Any) -> Source:
     return PlannedSource(
         dataset, plan, assembly, loading, share_of(trainer, assembly), lengths_to_share(trainer, dataset)
     )
+
+
+def split_stream(trainer: Trainer, dataset: Any, args: Any, assembly: Assembly, loading: Loading) -> StreamSource:
+    """The shards of a stream of `datasets` that this process reads: the files of which it is made, shared out.
+
+    Raises:
+        SettingError: it has no shards, or not the same number for each process.
+    """
+    processes = trainer.engine.processes
+    shards = getattr(dataset, "num_shards", getattr(dataset, "n_shards", None))
+    if not isinstance(shards, int) or shards % processes.count:
+        has = "is no stream of `datasets`" if shards is None else f"has {shards} shards"
+        raise SettingError(
+            f"split_stream=True, and train_dataset {has}: {processes.count} processes need a multiple of their number, "
+            "so that each reads as many. Set split_stream=False: then every process reads all and takes its share."
+        )
+    from datasets.distributed import split_dataset_by_node
+
+    part = split_dataset_by_node(dataset, processes.index, processes.count)
+    return StreamSource(
+        part, args.train_batch_size, args.gradient_accumulation_steps, assembly, loading, args.dataloader_drop_last,
+        parts=processes.count,
+    )  # fmt: skip
 
 
 def share_of(trainer: Trainer, assembly: Assembly) -> Share:
@@ -217,6 +242,8 @@ def position_of(trainer: Trainer, args: Any, source: Source) -> dict[str, Any]:
         "train_sampling_strategy": str(args.train_sampling_strategy),
         "dataloader_drop_last": bool(args.dataloader_drop_last),
     }
+    if isinstance(source, StreamSource) and source.parts > 1:
+        position["processes that each read a part of the stream"] = source.parts
     if isinstance(source, PlannedSource):
         position[ROWS] = source.plan.num_rows
         if not source.assembly.examples_draw:

@@ -43,6 +43,13 @@ class DataFields:
         default=None,
         metadata=about("How loading processes start. Not given: as Python does on this system.", choices=START_METHODS),
     )
+    split_stream: bool = field(
+        default=False,
+        metadata=about(
+            "Of several processes each reads shards of its own of a stream of `datasets`. A step then has as many rows "
+            "of each; which these are depends on the number of processes."
+        ),
+    )
     dataloader_in_order: bool = field(
         default=True, metadata=about("Take batches in their order, not as they become ready.")
     )
