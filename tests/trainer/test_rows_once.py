@@ -12,6 +12,8 @@ import tiny
 from torch.utils.data import ConcatDataset, Dataset, IterableDataset, Subset, get_worker_info
 from trainer import runs
 
+from burnish.core.errors import DataError
+
 
 class Rows(Dataset[Any]):
     def __init__(self, rows: list[Any]) -> None:
@@ -95,3 +97,13 @@ def test_evaluating_does_not_change_training(stream: bool, tmp_path: Path) -> No
     without = weights(tmp_path / "without")
     evaluated = weights(tmp_path / "evaluated", eval_strategy="steps", eval_steps=1, eval_on_start=True)
     assert runs.difference(without, evaluated) == 0
+
+
+def test_a_worker_says_what_is_wrong_and_no_more(tmp_path: Path) -> None:
+    rows = tiny.class_rows(12)
+    rows[9] = {**rows[9], "labels": 7}
+    run = runs.trainer(tmp_path, parts={"train_dataset": Stream(rows)}, max_steps=4, dataloader_num_workers=1)
+    with pytest.raises(DataError) as caught:
+        run.train()
+    assert str(caught.value).startswith("train_dataset") and "row 9 has label 7" in str(caught.value)
+    assert "Traceback" not in str(caught.value)

@@ -13,6 +13,15 @@ from collections.abc import Iterable
 class UserError(ValueError):
     """Something that the user gave cannot work. The message says what, where and what to do."""
 
+    def __init__(self, *words: object) -> None:
+        super().__init__(*(self._own(word) for word in words))
+
+    def _own(self, word: object) -> object:
+        """The words of an error in a worker of a loader, which torch puts at the end of a stack trace."""
+        if not isinstance(word, str) or "in DataLoader worker process" not in word.partition("\n")[0]:
+            return word
+        return word.rpartition(f"{type(self).__name__}: ")[2].strip() or word
+
 
 class DataError(UserError):
     """A row, a column or a file cannot be trained on."""
