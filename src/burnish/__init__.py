@@ -9,8 +9,6 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from transformers import HfArgumentParser
-
     from .arguments.choices import (
         HubStrategy,
         IntervalStrategy,
@@ -18,6 +16,7 @@ if TYPE_CHECKING:
         SaveStrategy,
         SchedulerType,
     )
+    from .arguments.parser import HfArgumentParser
     from .arguments.training_arguments import Seq2SeqTrainingArguments, TrainingArguments
     from .callbacks.early_stopping import EarlyStoppingCallback
     from .core.events import TrainerCallback
@@ -45,6 +44,7 @@ _HOMES = {
     ".trainer": ("Trainer",),
     ".seq2seq": ("Seq2SeqTrainer",),
     ".arguments.training_arguments": ("TrainingArguments", "Seq2SeqTrainingArguments"),
+    ".arguments.parser": ("HfArgumentParser",),
     ".arguments.choices": ("IntervalStrategy", "SaveStrategy", "HubStrategy", "OptimizerNames", "SchedulerType"),
     ".core.events": ("TrainerCallback",),
     ".core.progress": ("TrainerState", "TrainerControl", "ExportableState"),
@@ -62,7 +62,6 @@ _HOMES = {
         "DefaultDataCollator",
         "default_data_collator",
     ),
-    "transformers": ("HfArgumentParser",),
 }
 """The module in which each public name lives."""
 
