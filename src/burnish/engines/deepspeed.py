@@ -327,6 +327,13 @@ class DeepSpeedEngine(SingleEngine):
 
     def resume_from(self, folder: Path, scratch: Path, whole: Callable[[], dict[str, Any]]) -> None:
         """Raises `CheckpointError` where the state cannot be divided among these processes."""
+        offloaded = self.config["zero_optimization"].get("offload_optimizer") or {}
+        if offloaded.get("device") == "nvme":
+            raise CheckpointError(
+                "A run with the optimizer's states on a disk (offload_optimizer with the device nvme) does not get them "
+                "back from a checkpoint as they were. Go on with the device cpu, or start a new run from the weights: "
+                f"model_name_or_path={str(folder.parent)!r} without resume_from_checkpoint."
+            )
         written = self.processes.from_first(lambda: universal.read_topology(folder))
         self._resumed, self._is_universal = folder, written != self._topology
         if not self._is_universal:
