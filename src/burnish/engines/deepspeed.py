@@ -330,7 +330,7 @@ class DeepSpeedEngine(SingleEngine):
         offloaded = self.config["zero_optimization"].get("offload_optimizer") or {}
         if offloaded.get("device") == "nvme":
             raise CheckpointError(
-                "A run with the optimizer's states on a disk (offload_optimizer with the device nvme) does not get them "
+                "A run with the optimizer's states on a disk (offload_optimizer, device nvme) does not get them "
                 "back from a checkpoint as they were. Go on with the device cpu, or start a new run from the weights: "
                 f"model_name_or_path={str(folder.parent)!r} without resume_from_checkpoint."
             )
