@@ -87,7 +87,7 @@ def test_accumulation(tmp_path, told):
 
 def test_fsdp(tmp_path, told, monkeypatch):
     monkeypatch.delitem(REFUSED, "fsdp", raising=False)
-    told(USE_FSDP="true", FSDP_VERSION="2", FSDP_RESHARD_AFTER_FORWARD="false",
+    told(USE_FSDP="true", FSDP_VERSION="2", FSDP_MIN_NUM_PARAMS="100000000", FSDP_RESHARD_AFTER_FORWARD="false",
          FSDP_TRANSFORMER_CLS_TO_WRAP="BertLayer")  # fmt: skip
     args = made(tmp_path)
     assert args.fsdp

@@ -94,9 +94,10 @@ def _follow_fsdp(args: EveryField) -> None:
     if not args.fsdp:
         args.fsdp = "full_shard"
     if args.fsdp_config is None:
-        args.fsdp_config = {
-            setting: _value(os.environ[name]) for name, setting in FSDP_SETTINGS.items() if name in os.environ
-        }
+        told = {setting: _value(os.environ[name]) for name, setting in FSDP_SETTINGS.items() if name in os.environ}
+        if told.get("auto_wrap_policy") != "SIZE_BASED_WRAP":
+            told.pop("min_num_params", None)  # accelerate tells one all the same
+        args.fsdp_config = told
 
 
 def _follow_deepspeed(args: EveryField) -> None:
