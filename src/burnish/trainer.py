@@ -38,7 +38,7 @@ from .run import evaluation, inspection, judging
 from .run.data import batch_loader
 from .run.export import export
 from .run.given_parts import callable_or_none, list_of, pair_of
-from .run.hooks import has_own_loss, names, needs_argument, warn_of_methods_not_called
+from .run.hooks import has_own_loss, names, needs_argument, warn_of_what_is_not_used
 from .run.lazy_loader import LazyLoader
 from .run.length_order import Tried
 from .run.loss import counted, loss_and_outputs, objective_for
@@ -130,7 +130,7 @@ class Trainer:
         self.data_collator = own or default_collator_for(self.processing_class, self.facts.pad_token_id)
         self.state, self.control = TrainerState().on(self.engine.processes), TrainerControl()
         self.is_in_train = False
-        warn_of_methods_not_called(self)
+        warn_of_what_is_not_used(self)
         self.callback_handler = self._make_handler(list_of(callbacks))
         self.callback_handler.fire("on_init_end")
 

@@ -248,3 +248,17 @@ def test_an_encoder_and_its_decoder_have_tables_of_their_own() -> None:
 def test_token_types() -> None:
     assert facts_of(tiny.bert("MaskedLM", type_vocab_size=3)).token_types == 3
     assert facts_of(tiny.llama()).token_types is None
+
+
+def test_a_body_that_returns_a_loss_of_its_own() -> None:
+    tower = {"hidden_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 32}
+    config = transformers.CLIPConfig(
+        text_config={**tower, "vocab_size": 96, "bos_token_id": 94, "eos_token_id": 95},
+        vision_config={**tower, "image_size": 8, "patch_size": 4},
+        projection_dim=8,
+    )
+    model = transformers.CLIPModel(config)
+    facts = facts_of(model)
+    assert facts.has_head and facts.label_names == ()
+    inputs = {"input_ids": torch.tensor([[5, 95], [6, 95]]), "pixel_values": torch.rand(2, 3, 8, 8)}
+    assert model(**inputs, return_loss=True).loss is not None

@@ -130,6 +130,7 @@ def test_a_best_metric_that_is_no_number_is_told(tmp_path: Any, caplog: Any) -> 
         ("imdb", r"is 'imdb', which has no rows"),
         (5, r"is 5, which has no rows"),
         (lambda: iter(()), r"is <function .* which has no rows"),
+        ([tiny.class_rows(2), tiny.class_rows(2)], r"is a list of datasets, not a dataset"),
         (torch.utils.data.DataLoader([{"input_ids": [5, 6], "labels": 0}]), r"is a DataLoader.*Pass its dataset"),
         (pandas.DataFrame({"input_ids": [[5, 6]], "labels": [0]}), r"is a DataFrame of pandas.*Dataset.from_pandas"),
     ],
@@ -207,3 +208,20 @@ def test_of_several_evaluation_datasets_the_one_at_fault_is_named(tmp_path: Any)
     for ask in (lambda run: run.evaluate(), lambda run: run.train()):
         with pytest.raises(SettingError, match="eval_dataset is a dict without a dataset"):
             ask(trainer(tmp_path, eval_dataset={}, settings={"eval_strategy": "epoch"}))
+
+
+def test_a_loss_for_each_row_is_refused(tmp_path: Any) -> None:
+    def each(outputs: Any, labels: Any) -> Any:
+        return nn.functional.cross_entropy(outputs.logits, labels, reduction="none")
+
+    with pytest.raises(SettingError, match=r"returned a tensor of shape \(\d,\); it must return one number"):
+        trainer(tmp_path, compute_loss_func=each).train()
+
+
+def test_smoothing_that_a_loss_function_does_not_do_is_told(tmp_path: Any, caplog: Any) -> None:
+    parts = {"compute_loss_func": lambda outputs, labels: nn.functional.cross_entropy(outputs.logits, labels)}
+    trainer(tmp_path, settings={"label_smoothing_factor": 0.1}, **parts)
+    assert "label_smoothing_factor=0.1 has no effect: compute_loss_func computes the loss" in caplog.text
+    caplog.clear()
+    trainer(tmp_path, settings={"label_smoothing_factor": 0.1})
+    assert caplog.text == ""

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sized
+from collections.abc import Mapping, Sized
 from typing import Any
 
-from torch.utils.data import DataLoader
+from torch.utils.data import DataLoader, Dataset
 
 from burnish.core.errors import DataError
 
+from .arrow_rows import is_of_datasets
 from .batches import is_stream
 
 TABLES = ("pandas", "polars")
@@ -37,8 +38,20 @@ def check_is_dataset(dataset: Any, name: str) -> None:
             f"{name} is {dataset!r:.60}, which has no rows. Pass a list of dicts, a dataset of the package `datasets` "
             "or of torch, or a stream of rows."
         )
+    if isinstance(dataset, (list, tuple)) and dataset and _is_of_rows(dataset[0]):
+        raise DataError(
+            f"{name} is a {kind.__name__} of datasets, not a dataset. Pass one of them; several evaluation datasets "
+            'have names, as in eval_dataset={"first": …, "second": …}.'
+        )
     if not is_stream(dataset) and not isinstance(dataset, Sized):
         raise DataError(
             f"{name}: {kind.__name__} has no length. Give it a `__len__`, or derive it from IterableDataset and set "
             "max_steps."
         )
+
+
+def _is_of_rows(element: Any) -> bool:
+    """Whether an element is a dataset itself: of a package, or a list of rows with names."""
+    if isinstance(element, Dataset) or is_of_datasets(element, "Dataset", "IterableDataset"):
+        return True
+    return isinstance(element, (list, tuple)) and bool(element) and isinstance(element[0], Mapping)

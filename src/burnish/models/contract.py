@@ -28,7 +28,8 @@ class ModelFacts:
     shifts_labels: bool
     """Whether the model's loss predicts label i + 1 from position i."""
     has_head: bool
-    """False for a body such as BertModel, which computes hidden states and no loss."""
+    """False for a body such as BertModel, which computes hidden states and no loss; not for one such as CLIPModel, which
+    returns one where it is given `return_loss`."""
     rows_interact: bool
     """Whether a row's output depends on the other rows of its batch (batch normalisation)."""
     problem_type: str | None
@@ -60,7 +61,7 @@ def facts_of(model: nn.Module) -> ModelFacts:
         label_names=_label_names(type(base).__name__, accepts),
         is_encoder_decoder=bool(getattr(config, "is_encoder_decoder", False)),
         shifts_labels=_shifts_labels(base, config),
-        has_head=_has_head(base, config),
+        has_head="return_loss" in accepts or _has_head(base, config),
         rows_interact=any(isinstance(part, nn.modules.batchnorm._BatchNorm) for part in base.modules()),
         problem_type=getattr(config, "problem_type", None),
         num_labels=num_labels if isinstance(num_labels, int) else None,

@@ -73,8 +73,16 @@ NOT_CALLED = {
 """Methods of transformers' trainer that burnish does not have, and what to do instead of overriding them."""
 
 
-def warn_of_methods_not_called(trainer: Trainer) -> None:
-    """Says of each method that a user defines for transformers' trainer that nothing calls it here."""
+def warn_of_what_is_not_used(trainer: Trainer) -> None:
+    """Says of each method that a user defines for transformers' trainer that nothing calls it here, and of smoothing
+    that the user's function computes the loss."""
+    smoothing = trainer.args.label_smoothing_factor
+    if smoothing and trainer.compute_loss_func is not None and not overridden(trainer, "compute_loss"):
+        logger.warning(
+            "label_smoothing_factor=%s has no effect: compute_loss_func computes the loss. Smooth in it, with "
+            "cross_entropy(…, label_smoothing=…).",
+            smoothing,
+        )
     for method, instead in NOT_CALLED.items():
         if callable(getattr(trainer, method, None)):
             logger.warning("%s.%s is not called by burnish. %s", type(trainer).__name__, method, instead)

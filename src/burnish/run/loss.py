@@ -52,6 +52,11 @@ def objective_for(trainer: Trainer) -> LossOf:
         trainer.loss_terms.note(terms)
         if not isinstance(loss, torch.Tensor):
             raise SettingError(f"The loss function returned {loss!r:.60}; it must return a tensor of one number.")
+        if loss.numel() != 1:
+            raise SettingError(
+                f"The loss function returned a tensor of shape {tuple(loss.shape)}; it must return one number: take "
+                "the mean, or divide the sum by num_items_in_batch."
+            )
         return loss
 
     return LossOf(compute, mean_over, gives_number=gives_number, terms=trainer.loss_terms)
