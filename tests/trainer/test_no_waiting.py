@@ -134,7 +134,19 @@ def language_model() -> dict[str, Any]:
     return {"model": tiny.llama(), "train_dataset": tiny.language_rows(18), "data_collator": collator}
 
 
-KINDS: dict[str, Callable[[], dict[str, Any]]] = {"classification": dict, "language model": language_model}
+def with_terms() -> dict[str, Any]:
+    def loss(outputs: Any, labels: Any) -> dict[str, torch.Tensor]:
+        found = torch.nn.functional.cross_entropy(outputs.logits, labels)
+        return {"loss": found, "size": outputs.logits.square().mean()}
+
+    return {"compute_loss_func": loss}
+
+
+KINDS: dict[str, Callable[[], dict[str, Any]]] = {
+    "classification": dict,
+    "language model": language_model,
+    "named terms of a loss": with_terms,
+}
 SETTINGS: dict[str, dict[str, Any]] = {
     "plain": {},
     "bf16": {"bf16": True},

@@ -112,7 +112,7 @@ def prepare(
     if checkpoint is not None:
         engine_state.restore_parts(trainer, checkpoint)
     actions = RunActions(trainer, args, position, run, clock, ignore_keys)
-    runner = _runner(trainer, args, settled.assembly)
+    runner = _runner(trainer, args, settled)
     return TrainingLoop(
         source=settled.source,
         runner=runner,
@@ -249,8 +249,8 @@ def _restore_callbacks(callbacks: list[Any], states: dict[str, Any]) -> None:
             setattr(callback, attribute, value)
 
 
-def _runner(trainer: Trainer, args: Any, assembly: Assembly) -> StepRunner:
-    objective, engine = trainer.objective, trainer.engine
+def _runner(trainer: Trainer, args: Any, settled: Settled) -> StepRunner:
+    objective, engine, assembly = trainer.objective, trainer.engine, settled.assembly
     watch = NonFiniteWatch(
         str(args.nonfinite_policy.value),
         engine.device,
@@ -265,7 +265,8 @@ def _runner(trainer: Trainer, args: Any, assembly: Assembly) -> StepRunner:
     )
     limit = MemoryLimit(None if assembly.budget is None else assembly.counted)
     model, events = engine.unwrapped(trainer.model_wrapped), trainer.callback_handler
-    return StepRunner(model, objective, engine, events, watch, backward, args.seed, limit, trainer.loss_terms)
+    own: dict[str, Any] = {"limit": limit, "terms": trainer.loss_terms, "spare": settled.spare}
+    return StepRunner(model, objective, engine, events, watch, backward, args.seed, **own)
 
 
 def _nonfinite_rows(trainer: Trainer, step: Step) -> list[int]:
