@@ -161,7 +161,7 @@ class Seq2SeqTrainer(Trainer):
         """The new tokens for each prompt; fewer at once where memory runs out. Raises `OutOfMemoryError`."""
         writer = self._writer()
         request = Request(prompts, rows, decoding, self.processing_class, self.output_padding, seed=self.settings.seed)
-        with kept(), self.compute_loss_context_manager():
+        with kept(), self.compute_loss_context_manager(), self.engine.in_turns(self.model):
             while True:
                 written, words = attempted(self.engine, lambda: writer.write(request))
                 if written is not None:
@@ -179,7 +179,7 @@ class Seq2SeqTrainer(Trainer):
         pad, labels = self.output_padding, inputs.get("labels")
         if not are_texts(inputs):
             given = self._prepare_inputs(inputs_to_read(inputs, self.facts.is_encoder_decoder, pad))
-            with self.compute_loss_context_manager():
+            with self.compute_loss_context_manager(), self.engine.in_turns(self.model):
                 ids = generated(self.model, given, self.facts.is_encoder_decoder, pad, **decoding)
             return ids, None if labels is None else with_pads(labels, pad)
         cuts = cut_rows(inputs, self.facts.is_encoder_decoder)

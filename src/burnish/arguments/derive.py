@@ -14,6 +14,9 @@ from .choices import DebugOption
 from .directions import direction_of
 from .fields.every import EveryField
 from .launched import follow_launcher
+from .sharding import config as sharding_config
+from .sharding import derive_sharding
+from .sharding import words as sharding_words
 
 TWINS = {
     "activation_checkpointing": "gradient_checkpointing",
@@ -38,6 +41,7 @@ def derive(args: EveryField) -> None:
     _agree(args, "activation_checkpointing_kwargs", None)
     for name, in_one_form in ONE_FORM.items():
         vars(args)[name] = in_one_form(getattr(args, name))
+    derive_sharding(args)
     if args.save_total_limit is not None and args.save_total_limit <= 0:
         args.save_total_limit = None
     if args.torch_compile_mode is not None or args.torch_compile_backend is not None:
@@ -130,5 +134,7 @@ ONE_FORM: dict[str, Callable[[Any], Any]] = {
     "report_to": trackers,
     "debug": debug_options,
     "include_num_input_tokens_seen": counted_tokens,
+    "fsdp": sharding_words,
+    "fsdp_config": sharding_config,
 }
 """Fields that may be given in several forms, and what brings them into one."""

@@ -8,6 +8,7 @@ from typing import Any
 import torch
 from torch import nn
 
+from burnish.core.divided import as_own, divided_like, is_divided
 from burnish.core.errors import CheckpointError
 
 from . import layout, pretrained, tensors
@@ -46,13 +47,16 @@ def load(model: Any, folder: Path) -> None:
     _refuse(folder, missing=[], unknown=[name for name in rest if name not in own])
     with torch.no_grad():
         for name, tensor in rest.items():
-            own[name].copy_(tensor)
+            own[name].copy_(as_own(own[name], tensor))
 
 
 def _load_adapter(model: Any, adapter: str, place: Path, rest: Tensors) -> None:
     import peft
 
     found = peft.load_peft_weights(str(place), device="cpu")
+    divided = next(filter(is_divided, model.parameters()), None)
+    if divided is not None:
+        found = {name: divided_like(divided, value) for name, value in found.items()}
     expected = peft.get_peft_model_state_dict(model, adapter_name=adapter, save_embedding_layers=False)
     known = {_short(name) for name in [*expected, *model.state_dict()]}
     given = {_short(name) for name in found}

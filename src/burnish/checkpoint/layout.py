@@ -23,6 +23,10 @@ TRAINING_ARGS = "training_args.json"
 DEEPSPEED = "deepspeed"
 """A folder with what each process of a run with DeepSpeed has written, in place of the optimizer's file."""
 
+PARTS = "parts"
+"""A folder in which each process of a run that divides its model has written its part of the weights and of the
+optimizer's state, in place of their files."""
+
 BURNISH = "burnish.json"
 """The rest of the progress, the position in the data, and the run that wrote it."""
 MANIFEST = "manifest.json"
@@ -77,6 +81,11 @@ def weight_files(folder: Path) -> list[Path]:
             return [folder / whole]
         if (folder / index).is_file():
             return _shards(folder / index)
+    if (folder / PARTS).is_dir():
+        raise CheckpointError(
+            f"{folder} holds its weights as the parts that processes have written (fsdp_config: 'state_dict_type': "
+            "'SHARDED_STATE_DICT'). Go on from it with resume_from_checkpoint; what trainer.save_model() writes is whole."
+        )
     raise CheckpointError(f"{folder} holds no weights: neither {WEIGHTS} nor {WEIGHTS_INDEX}.")
 
 

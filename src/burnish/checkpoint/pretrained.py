@@ -13,6 +13,7 @@ import torch
 from torch import nn
 
 from burnish.core import randomness
+from burnish.core.divided import class_of
 
 from . import files, tensors
 from .tensors import Tensors
@@ -43,6 +44,17 @@ def _say_type(path: Path, dtype: torch.dtype) -> None:
     content = files.read_json(path) if path.is_file() else {}
     if "dtype" in content:
         files.replace_json(path, {**content, "dtype": str(dtype).removeprefix("torch.")})
+
+
+def save_configs(model: Any, folder: Path) -> None:
+    """What ``from_pretrained`` reads beside the weights, of a model whose weights are written in another way."""
+    if not is_pretrained(model):
+        return
+    twin = copy.deepcopy(model.config)
+    twin.architectures = [class_of(model).__name__]
+    twin.save_pretrained(folder)
+    if getattr(model, "generation_config", None) is not None:
+        model.generation_config.to_json_file(folder / "generation_config.json", use_diff=True)
 
 
 def saves_as_usual(model: nn.Module) -> bool:

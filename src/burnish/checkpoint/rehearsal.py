@@ -13,6 +13,7 @@ from typing import Any
 import torch
 from torch.optim import Optimizer
 
+from burnish.core.divided import division_of
 from burnish.core.errors import CheckpointError
 
 from . import adapters, files, pretrained, staging, store, tensors, weights
@@ -111,6 +112,9 @@ def _moments(snapshot: Snapshot) -> int:
 
 def _try_model(model: Any, folder: Path) -> None:
     model = tensors.unwrapped(model)
+    if division_of(model) is not None:
+        pretrained.save_configs(model, folder)
+        return
     if pretrained.is_pretrained(model) and not pretrained.saves_as_usual(model):
         return
     if store.bytes_of_model(model) <= WHOLE:

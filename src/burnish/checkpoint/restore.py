@@ -8,6 +8,7 @@ from typing import Any
 
 import torch
 
+from burnish.core.divided import as_own, mapped
 from burnish.core.errors import CheckpointError
 from burnish.core.progress import TrainerState
 
@@ -137,8 +138,16 @@ def _fill_optimizer(optimizer: Any, saved: dict[str, Any], checkpoint: Path, rat
     now = optimizer.state_dict()["param_groups"]
     if rate_too:
         now = [_with_rate(group, before["lr"]) for group, before in zip(now, saved["param_groups"], strict=True)]
-    optimizer.load_state_dict({"state": saved["state"], "param_groups": now})
-    _give_back_types(optimizer, saved["state"])
+    weights = _parameters(optimizer)
+    state = {place: _divided(entry, weights[place]) for place, entry in saved["state"].items()}
+    optimizer.load_state_dict({"state": state, "param_groups": now})
+    _give_back_types(optimizer, state)
+
+
+def _divided(entry: dict[str, Any], weight: torch.Tensor) -> dict[str, Any]:
+    """What is kept of a weight, in parts where the weight is."""
+    divided: dict[str, Any] = mapped(entry, lambda value: as_own(weight, value))
+    return divided
 
 
 def _with_rate(group: dict[str, Any], rate: Any) -> dict[str, Any]:

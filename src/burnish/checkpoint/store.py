@@ -49,6 +49,8 @@ class Snapshot:
     """A user's own way to write the model into a folder. Weights that it does not write are added."""
     weights: dict[str, torch.Tensor] | None = None
     """Copies of the model's ``state_dict()``; the model's own tensors where they are not given."""
+    model_written: bool = False
+    """Whether the model lies in the folder already, whole or in parts."""
     random_states: dict[str, Any] | None = None
     """The global generators (see `random_states`); as they are when it is written where they are not given."""
 
@@ -115,7 +117,7 @@ def _root(error: BaseException) -> BaseException:
 def _write_parts(folder: Path, snapshot: Snapshot) -> None:
     if snapshot.write_model is not None:
         snapshot.write_model(folder)
-    if snapshot.write_model is None or not layout.holds_weights(folder):
+    if not snapshot.model_written and (snapshot.write_model is None or not layout.holds_weights(folder)):
         weights.save_weights(snapshot.model, folder, state=snapshot.weights)
         save_processing_class(snapshot.processing_class, folder)
     if not snapshot.only_model:

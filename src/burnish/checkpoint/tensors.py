@@ -8,6 +8,7 @@ from pathlib import Path
 import torch
 from torch import nn
 
+from burnish.core.divided import is_divided
 from burnish.core.errors import CheckpointError
 
 from . import files, layout
@@ -49,6 +50,9 @@ def tensors_of(model: nn.Module) -> Tensors:
 
 def same_memory(tensor: torch.Tensor) -> tuple[object, ...]:
     """Equal for two tensors that are one and the same weight."""
+    if is_divided(tensor):
+        local: torch.Tensor = tensor.to_local()  # type: ignore[attr-defined]
+        return local.device, local.untyped_storage().data_ptr(), tensor.dtype, tuple(tensor.shape)
     return tensor.device, tensor.data_ptr(), tensor.dtype, tuple(tensor.shape), tensor.stride()
 
 

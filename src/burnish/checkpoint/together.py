@@ -6,8 +6,7 @@ import shutil
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-
-import torch
+from typing import Any
 
 from burnish.core.errors import CheckpointError
 from burnish.core.protocols import Processes
@@ -20,7 +19,7 @@ def write(
     target: Path,
     snapshot: Snapshot,
     processes: Processes,
-    whole_weights: Callable[[], dict[str, torch.Tensor] | None],
+    whole: Callable[[], dict[str, Any]],
     save_part: Callable[[Path], None],
 ) -> CheckpointError | None:
     """Writes the checkpoint `target`, which all processes call. The first one makes the folder and, once the parts of
@@ -28,7 +27,8 @@ def write(
 
     Args:
         target: ``checkpoint-<step>`` of a folder that all processes see.
-        whole_weights: the model's state on the first process, which the others help to gather.
+        whole: what the first process writes of what they hold together, as fields of the snapshot. The others help to
+            gather it.
         save_part: writes what this process holds into the folder; all processes take part.
 
     Returns:
@@ -39,7 +39,7 @@ def write(
         return error
     try:
         with store.told_as(target):
-            weights = whole_weights()
+            gathered = whole()
             save_part(folder)
     except CheckpointError as failure:
         error = failure
@@ -50,7 +50,7 @@ def write(
             shutil.rmtree(folder, ignore_errors=True)
             return failures[0]
         try:
-            store.write(target.parent, snapshot.state.global_step, replace(snapshot, weights=weights), folder)
+            store.write(target.parent, snapshot.state.global_step, replace(snapshot, **gathered), folder)
         except CheckpointError as failure:
             return failure
         return None

@@ -9,9 +9,10 @@ from typing import NamedTuple
 import torch
 from torch import nn
 
+from burnish.core.divided import as_own, put_away
 from burnish.core.errors import CheckpointError
 
-from . import adapters, in_use, layout, pretrained, shared, tensors
+from . import adapters, in_use, layout, parts, pretrained, shared, tensors
 from .tensors import Tensors
 
 
@@ -54,6 +55,10 @@ def load_weights(model: nn.Module, folder: Path | str) -> None:
 
 
 def _load(model: nn.Module, folder: Path) -> None:
+    put_away(model)
+    if parts.are_in(folder) and not layout.holds_weights(folder):
+        parts.load_weights(model, folder)
+        return
     if adapters.names(model):
         adapters.load(model, folder)
         return
@@ -112,5 +117,7 @@ def _change(found: torch.Tensor, own: torch.Tensor) -> str:
 
 def fill(model: nn.Module, found: Mapping[str, torch.Tensor]) -> None:
     """Copies tensors into those of the model that have their (clean) names."""
-    state = {name: found[tensors.clean(name)] for name in model.state_dict() if tensors.clean(name) in found}
+    own = model.state_dict()
+    known = {name: found[tensors.clean(name)] for name in own if tensors.clean(name) in found}
+    state = {name: as_own(own[name], value) for name, value in known.items()}
     model.load_state_dict(state, strict=False)

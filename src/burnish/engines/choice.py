@@ -10,6 +10,8 @@ from burnish.core.errors import SettingError
 from burnish.core.protocols import Processes
 
 from .ddp import DDPEngine, DDPSettings
+from .fsdp import FSDPEngine
+from .fsdp_settings import Sharding
 from .in_backward import InBackwardEngine
 from .precision import Precision
 from .processes import processes_for
@@ -27,6 +29,8 @@ def engine_for(args: Any) -> SingleEngine:
     if args.deepspeed:
         return _with_deepspeed(args, device, processes)
     precision = Precision(args.mixed_precision, device.type)
+    if args.fsdp:
+        return _with_fsdp(args, device, precision, processes)
     if args.optim_in_backward:
         if processes.count > 1:
             raise SettingError(
@@ -37,6 +41,20 @@ def engine_for(args: Any) -> SingleEngine:
     if processes.count == 1:
         return SingleEngine(device, precision, args.max_grad_norm)
     return DDPEngine(device, precision, args.max_grad_norm, processes, DDPSettings.of(args))
+
+
+def _with_fsdp(args: Any, device: torch.device, precision: Precision, processes: Processes) -> SingleEngine:
+    """Raises `SettingError` for settings that FSDP cannot be combined with, and for one process."""
+    sharding = Sharding.of(args)
+    for name in ("optim_in_backward", "torch_compile"):
+        if getattr(args, name):
+            raise SettingError(f"`fsdp={args.fsdp!r}` and `{name}=True` do not go together in this release. Set one.")
+    if processes.count == 1:
+        raise SettingError(
+            f"fsdp={args.fsdp!r} divides a model among processes, and this run has one. Start several, such as "
+            "torchrun --nproc_per_node=2 train.py, or leave `fsdp` out: one process computes the same without it."
+        )
+    return FSDPEngine(device, precision, args.max_grad_norm, processes, sharding)
 
 
 def _with_deepspeed(args: Any, device: torch.device, processes: Processes) -> SingleEngine:

@@ -17,6 +17,7 @@ from torch.nn.parallel import DistributedDataParallel
 from burnish.core.errors import SettingError
 from burnish.core.protocols import Processes
 
+from .buffers import SharedBuffers
 from .precision import Precision
 from .shell import Computation, Shell
 from .single import SingleEngine
@@ -81,7 +82,7 @@ class DDPEngine(SingleEngine):
         self._in_last = False
         self._summed: list[torch.Tensor] = []
         """Parameters whose gradients were summed in this step."""
-        self._buffers: list[torch.Tensor] = []
+        self._buffers: SharedBuffers | None = None
 
     def wrapped(self, model: nn.Module) -> nn.Module:
         """The model in torch's wrapper. All processes get the weights of process 0."""
@@ -97,7 +98,7 @@ class DDPEngine(SingleEngine):
         )
         self._ddp.register_comm_hook(self._summed, _sum)
         self._names = {id(weight): name for name, weight in model.named_parameters() if weight.requires_grad}
-        self._buffers = [] if settings.broadcast_buffers is False else list(_buffers(model, settings.broadcast_buffers))
+        self._buffers = SharedBuffers(model, settings.broadcast_buffers)
         return self._ddp
 
     def unwrapped(self, model: nn.Module) -> nn.Module:
@@ -116,13 +117,9 @@ class DDPEngine(SingleEngine):
         return found
 
     def begin_step(self) -> None:
+        assert self._buffers is not None, "wrapped() comes first"
         self._summed.clear()
-        for kind in dict.fromkeys(buffer.dtype for buffer in self._buffers):
-            same = [buffer for buffer in self._buffers if buffer.dtype == kind]
-            together = torch.cat([buffer.detach().flatten() for buffer in same])
-            dist.broadcast(together, 0)
-            for buffer, value in zip(same, together.split([buffer.numel() for buffer in same]), strict=True):
-                buffer.copy_(value.view_as(buffer))
+        self._buffers.from_first()
 
     def micro_batch(self, last: bool) -> contextlib.AbstractContextManager[Any]:
         assert self._ddp is not None, "wrapped() comes first"
@@ -188,14 +185,6 @@ def _nothing(model: nn.Module) -> torch.Tensor:
     """A loss of 0 that has a gradient of 0 for every trainable weight, and computes nothing of the model."""
     weights = [weight for weight in model.parameters() if weight.requires_grad]
     return torch.stack([weight.flatten()[:1].sum().float() for weight in weights]).sum() * 0
-
-
-def _buffers(model: nn.Module, every: bool | None) -> Iterator[torch.Tensor]:
-    """All buffers, or those that are part of the model's state: what else a buffer holds follows from the config."""
-    state = {id(value) for value in model.state_dict(keep_vars=True).values()}
-    for buffer in model.buffers():
-        if buffer.numel() and (every or id(buffer) in state):
-            yield buffer
 
 
 def _unwrapped_by(unwrap: Callable[..., Any], model: Any, *args: Any, **kwargs: Any) -> Any:

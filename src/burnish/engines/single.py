@@ -41,6 +41,8 @@ class SingleEngine:
     state_folder: str | None = None
     """Of an engine that divides the state of the optimizer among the processes, the folder of a checkpoint in which
     each writes its part; None where the first process has all of it."""
+    divides = False
+    """Whether a model lies in parts on the processes as soon as it is to be computed with, and stays so."""
     has_own_schedule = False
     """Whether the engine sets the learning rate."""
 
@@ -70,6 +72,13 @@ class SingleEngine:
         """The model whose gradients, and the optimizer whose updates, the following steps are about."""
         self.model, self.optimizer = model, optimizer
         self._parameters = [p for p in model.parameters() if p.requires_grad]
+
+    def divide(self, model: nn.Module) -> None:
+        """With `divides`, before a model is computed with: takes it apart, unless it is already. All take part."""
+
+    def in_turns(self, model: nn.Module) -> contextlib.AbstractContextManager[None]:
+        """Around forward passes of which processes have unequally many, such as those that write texts."""
+        return contextlib.nullcontext()
 
     def taken(self, optimizer: torch.optim.Optimizer, num_steps: int) -> torch.optim.Optimizer:
         """The optimizer of a run of so many steps as the engine needs it, before a schedule is put on it."""

@@ -45,6 +45,9 @@ class StepRunner:
     backward: Backward
     seed: int
     limit: MemoryLimit = field(default_factory=MemoryLimit)
+    spare: MicroBatch | None = None
+    """A micro-batch with targets to compute in vain where the step has none for this process: its data may have come to
+    an end. The last one by default."""
     terms: LossTerms = field(default_factory=LossTerms)
 
     def work_of(self, step: Step) -> Work:
@@ -111,7 +114,8 @@ class StepRunner:
         """What is computed in vain, where every process must compute as many micro-batches as the one that has most:
         the smallest of its own, or of another process."""
         missing = totals.batches - len(batches) if self.engine.lockstep else 0
-        smallest = min(batches, key=lambda batch: batch.num_positions, default=step.stand_in)
+        smallest = min(batches, key=lambda batch: batch.num_positions, default=step.stand_in or self.spare)
+        self.spare = smallest or self.spare
         return [] if smallest is None else [(smallest, math.inf)] * missing
 
     def _make_room(self, failed: MicroBatch, words: str) -> None:

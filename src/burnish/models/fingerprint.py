@@ -7,14 +7,17 @@ import hashlib
 import torch
 from torch import nn
 
+from burnish.core.divided import whole
+
 NUMBERS = 8
 """Numbers that are read of each weight, evenly spread over it."""
 
 
-def fingerprint(model: nn.Module) -> str | None:
+def fingerprint(model: nn.Module, device: torch.device | None = None) -> str | None:
     """12 hex digits that follow from the names, shapes and types of all weights, and `NUMBERS` of the values of each.
 
-    One copy from the device. None for weights that cannot be read in this way (on no device, or spread over several).
+    One copy from the device; of a model that lies in parts, all processes call it. None for weights that cannot be read
+    in this way (on no device, or spread over several).
     """
     digest = hashlib.sha256()
     values = []
@@ -23,7 +26,7 @@ def fingerprint(model: nn.Module) -> str | None:
             continue
         digest.update(f"{name} {tuple(weight.shape)} {weight.dtype}\n".encode())
         try:
-            values.append(_some(weight))
+            values.append(_some(whole(weight, device or weight.device)))
         except (RuntimeError, NotImplementedError):
             return None
     try:

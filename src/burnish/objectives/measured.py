@@ -15,6 +15,7 @@ from dataclasses import dataclass
 import torch
 from torch import nn
 
+from burnish.core.divided import division_of
 from burnish.core.modes import in_evaluation
 from burnish.core.randomness import kept, seed_all
 from burnish.core.types import Counts, MicroBatch
@@ -53,6 +54,9 @@ def measure(a: float, b: float, both: float, of_a: Counts, of_b: Counts, expecte
 def rounding(model: nn.Module) -> float:
     """Relative difference of two losses that rounding may cause: by the least precise weights of the model."""
     kinds = {parameter.dtype for parameter in model.parameters() if parameter.is_floating_point()}
+    division = division_of(model)
+    if division is not None and division.computed_in is not None:
+        kinds.add(division.computed_in)
     return 1e-3 if kinds <= {torch.float32, torch.float64} else 3e-2
 
 

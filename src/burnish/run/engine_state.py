@@ -7,13 +7,17 @@ import contextlib
 import logging
 import shutil
 import tempfile
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from torch.optim.lr_scheduler import LambdaLR
 
-from burnish.checkpoint import in_use, layout, restore, staging
+from burnish.checkpoint import in_use, layout, parts, restore, staging
+from burnish.checkpoint.copies import HeldState
+from burnish.checkpoint.pretrained import save_configs
+from burnish.checkpoint.store import Snapshot, save_processing_class
 from burnish.engines.deepspeed_universal import whole_state
 
 from .time_limit import put_at_its_place
@@ -24,8 +28,63 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 
+def is_divided(engine: Any) -> bool:
+    """Whether a checkpoint is the work of all processes."""
+    return engine.divides or engine.state_folder is not None
+
+
+@dataclass(frozen=True)
+class Parts:
+    """What the processes hold together, on its way into a checkpoint. All of them call each method."""
+
+    trainer: Trainer
+    snapshot: Snapshot
+
+    def whole(self) -> dict[str, Any]:
+        """What the first process is to write, as fields of a `Snapshot`."""
+        engine: Any = self.trainer.engine
+        if self.snapshot.write_model is not None or self._writes_parts_of_weights:
+            found: dict[str, Any] = {"model_written": True}
+        else:
+            found = {"weights": engine.whole_weights()}
+        if engine.divides and not self.snapshot.only_model and not engine.sharding.writes_parts:
+            kind = type(self.trainer.optimizer).__name__
+            found["optimizer"] = HeldState(kind, engine.whole_optimizer_state())
+        return found
+
+    def save(self, folder: Path) -> None:
+        """Writes what this process holds."""
+        engine: Any = self.trainer.engine
+        if self.snapshot.write_model is not None:
+            self.snapshot.write_model(folder)
+        if engine.state_folder is not None and not self.snapshot.only_model:
+            engine.save_state(folder / engine.state_folder)
+        if engine.divides and engine.sharding.writes_parts:
+            self._save_parts(folder, engine.process_index == 0)
+
+    def _save_parts(self, folder: Path, is_first: bool) -> None:
+        weights = self._writes_parts_of_weights
+        optimizer = None if self.snapshot.only_model else self.trainer.optimizer
+        if weights or optimizer is not None:
+            parts.save(folder, self.trainer.model, optimizer, weights=weights, is_first=is_first)
+        if weights and is_first:
+            save_configs(self.trainer.model, folder)
+            save_processing_class(self.snapshot.processing_class, folder)
+
+    @property
+    def _writes_parts_of_weights(self) -> bool:
+        """Adapters are small, and always whole."""
+        engine: Any = self.trainer.engine
+        is_adapter = bool(getattr(self.trainer.model, "peft_config", None))
+        return engine.divides and engine.sharding.writes_parts and not is_adapter and self.snapshot.write_model is None
+
+
 def undivided(trainer: Trainer, checkpoint: Path) -> dict[str, Any] | None:
-    """The optimizer's state in a checkpoint of DeepSpeed, for an engine that has it whole; None in other ones."""
+    """The optimizer's state in a checkpoint in which the processes have written their parts, for an engine that has it
+    whole, or divides it by weights; None in other checkpoints."""
+    if (checkpoint / layout.PARTS / parts.GROUPS).is_file():
+        assert trainer.optimizer is not None, "create_optimizer comes first"
+        return parts.optimizer_state(checkpoint, trainer.model, trainer.optimizer)
     folder = checkpoint / layout.DEEPSPEED
     if not folder.is_dir():
         return None
@@ -47,8 +106,15 @@ def announce(trainer: Trainer, args: Any, checkpoint: Path, ready: contextlib.Ex
     scratch = engine.processes.from_first(lambda: staging.trial_folder(Path(args.output_dir)))
     if engine.process_index == 0:
         ready.callback(shutil.rmtree, scratch, ignore_errors=True)
-    whole = partial(restore.whole_optimizer_state, checkpoint)
+    whole = partial(_whole, trainer, checkpoint)
     engine.resume_from(checkpoint / engine.state_folder, scratch, whole)
+
+
+def _whole(trainer: Trainer, checkpoint: Path) -> dict[str, Any]:
+    if (checkpoint / layout.PARTS / parts.GROUPS).is_file():
+        assert trainer.optimizer is not None, "create_optimizer comes first"
+        return parts.optimizer_state(checkpoint, trainer.model, trainer.optimizer)
+    return restore.whole_optimizer_state(checkpoint)
 
 
 def restore_parts(trainer: Trainer, checkpoint: Path) -> None:

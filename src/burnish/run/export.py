@@ -9,6 +9,7 @@ from burnish.checkpoint.export import CARD, export_model
 from burnish.checkpoint.manifest import versions
 from burnish.checkpoint.pretrained import is_pretrained
 from burnish.checkpoint.tensors import unwrapped
+from burnish.core.divided import class_of
 from burnish.models.contract import without_adapters
 from burnish.tracking.model_card import CardFacts, may_replace, model_card
 from burnish.tracking.values import split_of
@@ -70,9 +71,10 @@ def facts_of(trainer: Trainer, folder: Path, settings: dict[str, Any]) -> CardFa
 def _loaded_by(model: Any, inner: Any) -> str:
     """The class that reads the folder: of adapters the one of `peft` that also finds the model below them. "" for a
     class of somebody's own."""
-    if not type(inner).__module__.startswith("transformers."):
+    kind, outer = (class_of(part) for part in (inner, model))
+    if not kind.__module__.startswith("transformers."):
         return ""
-    return type(inner).__name__ if model is inner else "AutoPeftModel" + type(model).__name__.removeprefix("PeftModel")
+    return kind.__name__ if model is inner else "AutoPeftModel" + outer.__name__.removeprefix("PeftModel")
 
 
 def _results(trainer: Trainer) -> dict[str, float]:

@@ -158,6 +158,8 @@ def _tried(trainer: Trainer, dataset: Any, args: Any) -> Tried | None:
     that rows depend on what else is in their batch."""
     if trainer.tried is not None and trainer.tried.model is trainer.model:
         return trainer.tried
+    if trainer.engine.divides:
+        return None  # two rows alone are forward passes in which all processes would have to take part
     own: Tried | None = None
     try:
         own = _try(trainer, dataset, args)

@@ -17,6 +17,7 @@ from burnish.callbacks.flow import OUT_OF_TIME
 from burnish.checkpoint.manifest import versions
 from burnish.checkpoint.process import this_process
 from burnish.checkpoint.run_manifest import FAILED, FINISHED, RUNNING, STOPPED, RunManifest, now
+from burnish.core.divided import class_of
 from burnish.core.processes import launcher
 from burnish.core.progress import TrainerState
 from burnish.core.secrets import hidden_in_text
@@ -52,11 +53,12 @@ class Recording:
         self._seconds_before = 0.0
 
     def begin(self, trainer: Trainer, args: Any, run_id: str, position: Mapping[str, Any], origin: Path | None) -> None:
-        """Writes the manifest of a run that begins, or goes on from the checkpoint `origin`.
+        """Writes the manifest of a run that begins, or goes on from the checkpoint `origin`, on the first process.
 
         Raises:
             OSError: the folder of the run cannot be written to.
         """
+        model = _model(trainer)
         if not trainer.is_world_process_zero():
             return
         self._folder, self._begun, self._seconds_before = Path(args.output_dir), time.monotonic(), 0.0
@@ -71,7 +73,7 @@ class Recording:
         manifest.versions, manifest.hardware = versions(), surroundings.hardware()
         manifest.hardware |= {"device": str(trainer.engine.device), "processes": trainer.engine.num_processes}
         manifest.data |= _datasets(trainer, position)
-        manifest.model = _model(trainer)
+        manifest.model = model
         if origin is not None:
             self._go_on(manifest, trainer.state.global_step, origin)
         self._manifest = manifest
@@ -233,9 +235,9 @@ def _model(trainer: Trainer) -> dict[str, Any]:
     parameters = list(model.parameters())
     return {
         "name_or_path": getattr(config, "_name_or_path", None) or None,
-        "class": type(model).__name__,
+        "class": class_of(model).__name__,
         "parameters": sum(part.numel() for part in parameters),
         "trainable": sum(part.numel() for part in parameters if part.requires_grad),
         "dtype": str(parameters[0].dtype).removeprefix("torch.") if parameters else None,
-        "fingerprint": fingerprint(model),
+        "fingerprint": fingerprint(model, trainer.engine.device),
     }

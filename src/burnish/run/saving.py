@@ -17,6 +17,7 @@ from burnish.core.progress import stateful
 from burnish.core.run_clock import RunClock
 from burnish.evaluation.best import metric_key
 
+from . import engine_state
 from .hooks import overridden, takes
 
 if TYPE_CHECKING:
@@ -99,7 +100,7 @@ class Saving:
         best = (state.best_metric, state.best_global_step, str(target)) if is_best else None
         self._last, self._pending = state.global_step, Pending(state.global_step, state.epoch, best)
         self.clock.save_begins()
-        if self.trainer.engine.state_folder is not None:
+        if engine_state.is_divided(self.trainer.engine):
             is_behind = self._write_together(target, best)
         else:
             is_behind = self.processes.index > 0 or self._begin(target, best)
@@ -127,16 +128,12 @@ class Saving:
 
     def _write_together(self, target: Path, best: Best | None) -> bool:
         """Writes a checkpoint of which each process holds a part, before the training goes on."""
-        engine, args = self.trainer.engine, self.args
         snapshot = self._snapshot(best)
         keep = best[2] if best else self.trainer.state.best_model_checkpoint
         retain = partial(retention.prune, self.output_dir, self._retention(), {Path(keep)} if keep else set())
-
-        def save_part(folder: Path) -> None:
-            if not args.save_only_model:
-                engine.save_state(folder / str(engine.state_folder))
-
-        self._not_begun = together.write(target, snapshot, self.processes, engine.whole_weights, save_part)
+        parts = engine_state.Parts(self.trainer, snapshot)
+        own = replace(snapshot, write_model=None)  # called on every process, as is what it does
+        self._not_begun = together.write(target, own, self.processes, parts.whole, parts.save)
         if self._not_begun is None and self.processes.index == 0:
             retain(self.run_id)
         return False
@@ -278,7 +275,7 @@ class Saving:
         return store.Snapshot(
             model=trainer.model,
             processing_class=trainer.processing_class,
-            optimizer=trainer.optimizer if trainer.engine.state_folder is None else None,
+            optimizer=None if engine_state.is_divided(trainer.engine) else trainer.optimizer,
             scheduler=trainer.lr_scheduler,
             scaler=trainer.engine.precision.scaler,
             state=state,

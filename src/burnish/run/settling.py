@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import chain
 from typing import TYPE_CHECKING, Any
 
@@ -17,6 +18,7 @@ from burnish.models.padding_free import PaddingFree
 from burnish.objectives.measured import unlike
 from burnish.objectives.objective import LossOf, agree, close, loss_and_gradient, loss_of
 
+from . import settling_together as together
 from .data import Source
 from .loss import at_targets_only
 
@@ -41,6 +43,8 @@ class Settled:
     """How the source makes its micro-batches."""
     padding_free: PaddingFree | None = None
     """How the layers compute real tokens only, where the model can be computed that way."""
+    spare: MicroBatch | None = None
+    """One that any process may compute in vain, where all must compute equally many."""
 
 
 @dataclass(frozen=True)
@@ -92,12 +96,16 @@ def settle(trainer: Trainer, args: Any, source: Source, objective: LossOf) -> Se
         trial = trial_of_rows(trainer, source.assembly, sample_of(source))
     else:
         reader, trial = _read_ahead(trainer, source)
-    own = None if trial is None else _findings(trainer, args, objective, trial, loss_and_gradient)
-    found = Findings.agreed(trainer.engine.processes.all_of(own))
+    if trainer.engine.divides:
+        found, spare = together.findings(trainer, trial, objective, partial(_findings, trainer, args))
+    else:
+        spare = None
+        own = None if trial is None else _findings(trainer, args, objective, trial, loss_and_gradient)
+        found = Findings.agreed(trainer.engine.processes.all_of(own))
     if found is None:
         return Settled(reader, objective, source.assembly)
     settled = _settled(trainer, source.assembly, objective, found)
-    return replace(settled, source=_with(reader, source, settled.assembly, settled.objective))
+    return replace(settled, source=_with(reader, source, settled.assembly, settled.objective), spare=spare)
 
 
 def settle_on_rows(trainer: Trainer, args: Any, assembly: Assembly, rows: Rows, objective: LossOf) -> Settled | None:

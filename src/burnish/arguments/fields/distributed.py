@@ -47,9 +47,16 @@ class DistributedFields:
             "is. 0: as long as ddp_timeout."
         ),
     )
-    fsdp: str | None = field(default=None, metadata=about("Shard the model over processes (FSDP).", **FLAG))
+    fsdp: list[str] | str | None = field(
+        default=None,
+        metadata=about(
+            "Divide weights, gradients and optimizer states among the processes (FSDP2): full_shard, shard_grad_op, "
+            "hybrid_shard or hybrid_shard_zero2, and offload for weights in the memory of the host.",
+            **FLAG,
+        ),
+    )
     fsdp_config: dict[str, Any] | str | None = field(
-        default=None, metadata=about("Settings of FSDP: a dict, JSON, or a JSON file.")
+        default=None, metadata=about("Settings of FSDP (docs/scale.md): a dict, JSON, or a JSON file.")
     )
     deepspeed: dict[str, Any] | str | None = field(
         default=None, metadata=about("Settings of DeepSpeed: a dict, JSON, or a JSON file.")

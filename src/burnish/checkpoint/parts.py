@@ -1,0 +1,213 @@
+"""Weights and optimizer states of which each process writes its part, and any number of processes can read.
+
+The files are those of torch.distributed.checkpoint in safetensors, which hold no code: a tensor has the rows that a process
+holds, and the file's metadata say which rows of the whole these are. Beside them stands as JSON what is no tensor. Weights
+have their names in the model, and so has what an optimizer keeps of them.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import warnings
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import nn
+
+from burnish.core.divided import put_away
+from burnish.core.errors import CheckpointError
+
+from . import files, layout, tensors
+from .tensors import Tensors
+
+MODEL, OPTIMIZER = "model.", "optimizer."
+GROUPS = "optimizer.json"
+
+
+def are_in(checkpoint: Path) -> bool:
+    """Whether a checkpoint holds parts."""
+    return (checkpoint / layout.PARTS).is_dir()
+
+
+def save(checkpoint: Path, model: nn.Module, optimizer: Any, *, weights: bool, is_first: bool) -> None:
+    """Writes the part of this process; all of them call it, with a folder that all see.
+
+    Args:
+        optimizer: None leaves its state out.
+        weights: whether weights are written, too.
+    """
+    from torch.distributed.checkpoint import HuggingFaceStorageWriter
+    from torch.distributed.checkpoint import save as save_together
+
+    put_away(model)
+    folder = checkpoint / layout.PARTS
+    folder.mkdir(parents=True, exist_ok=True)
+    content = {f"{MODEL}{name}": value for name, value in _own(model).items()} if weights else {}
+    if optimizer is not None:
+        of_optimizer, rest = _state_by_name(model, optimizer)
+        content |= of_optimizer
+        if is_first:
+            (folder / GROUPS).write_text(files.as_json(rest), encoding="utf-8")
+    with _quietly():
+        save_together(content, storage_writer=HuggingFaceStorageWriter(path=str(folder), save_distributed=True))
+
+
+def load_weights(model: nn.Module, checkpoint: Path) -> None:
+    """Fills a model, whole or divided, in place. Each process reads what it holds; nothing is said between them.
+
+    Raises:
+        CheckpointError: names or shapes differ from those of the model, or a file is damaged.
+    """
+    put_away(model)
+    own = _own(model)
+    there = {name.removeprefix(MODEL): size for name, size in _sizes(checkpoint).items() if name.startswith(MODEL)}
+    missing = tensors.listed(name for name in own if name not in there)
+    unknown = tensors.listed(name for name in there if name not in own)
+    reshaped = tensors.listed(name for name in own if name in there and own[name].shape != there[name])
+    told = {"not in the file": missing, "not in the model": unknown, "of another shape": reshaped}
+    if missing or unknown or reshaped:
+        parts = ". ".join(f"{what.capitalize()}: {names}" for what, names in told.items() if names)
+        raise CheckpointError(
+            f"The weights in {checkpoint} do not fit {type(model).__name__}. {parts}. Build the model as in the run that "
+            "wrote them (same class, config and number of labels)."
+        )
+    _read(checkpoint, {f"{MODEL}{name}": value for name, value in own.items()})
+
+
+def optimizer_state(checkpoint: Path, model: nn.Module, optimizer: torch.optim.Optimizer) -> dict[str, Any]:
+    """What parts hold of an optimizer, as its ``state_dict()``, divided as its weights are now.
+
+    Raises:
+        CheckpointError: it is of other weights, there is none, or a file is damaged.
+    """
+    rest, kind = _rest(checkpoint), type(optimizer).__name__
+    if rest["class"] != kind:
+        raise CheckpointError(
+            f"{checkpoint} holds the state of the optimizer {rest['class']}, and this run uses {kind}. Set `optim` back."
+        )
+    names = _names(model)
+    numbers: dict[str, int] = {}
+    for number, weight in enumerate(_weights(optimizer)):
+        numbers[names[id(weight)]] = number
+    known = [name for group in rest["param_groups"] for name in group["params"]]
+    if sorted(known) != sorted(numbers):
+        raise CheckpointError(
+            f"The optimizer in {checkpoint} is of {len(known)} weights, and that of this run of {len(numbers)}: "
+            f"{tensors.listed(set(known) ^ set(numbers))} are in one of the two. The same weights must be trainable as "
+            "in the run that wrote it."
+        )
+    state: dict[int, dict[str, Any]] = {numbers[name]: dict(entry) for name, entry in rest["state"].items()}
+    content: Tensors = {}
+    for place, (size, dtype) in _found(checkpoint).items():
+        if not place.startswith(OPTIMIZER):
+            continue
+        name, _, field = place.removeprefix(OPTIMIZER).rpartition(".")
+        weight = _weights(optimizer)[numbers[name]]
+        content[place] = _empty(weight, size, dtype)
+        state.setdefault(numbers[name], {})[field] = content[place]
+    _read(checkpoint, content)
+    groups, first = [], 0
+    for group, now in zip(rest["param_groups"], optimizer.param_groups, strict=False):
+        last = first + len(now["params"])
+        groups.append({**group, "params": list(range(first, last))})
+        first = last
+    return {"state": state, "param_groups": groups}
+
+
+def _own(model: nn.Module) -> Tensors:
+    """The state of a model by clean name; a weight of several names under the first."""
+    found: Tensors = {}
+    seen: set[Any] = set()
+    for name, value in model.state_dict(keep_vars=True).items():
+        same = tensors.same_memory(value) if value.numel() else name
+        if same not in seen:
+            seen.add(same)
+            found[tensors.clean(name)] = value.detach()
+    return found
+
+
+def _state_by_name(model: nn.Module, optimizer: torch.optim.Optimizer) -> tuple[Tensors, dict[str, Any]]:
+    """Tensors of an optimizer by the names of their weights, and the rest of its state."""
+    names = _names(model)
+    content: Tensors = {}
+    rest: dict[str, dict[str, Any]] = {}
+    for weight, entry in optimizer.state.items():
+        name = names[id(weight)]
+        for field, value in entry.items():
+            if isinstance(value, torch.Tensor):
+                content[f"{OPTIMIZER}{name}.{field}"] = value.detach()
+            else:
+                rest.setdefault(name, {})[field] = value
+    groups = [
+        {**group, "params": [names[id(weight)] for weight in group["params"]]} for group in optimizer.param_groups
+    ]
+    return content, {"class": type(optimizer).__name__, "state": rest, "param_groups": groups}
+
+
+def _names(model: nn.Module) -> dict[int, str]:
+    return {id(weight): tensors.clean(name) for name, weight in model.named_parameters()}
+
+
+def _weights(optimizer: torch.optim.Optimizer) -> list[torch.Tensor]:
+    return [weight for group in optimizer.param_groups for weight in group["params"]]
+
+
+def _empty(weight: torch.Tensor, size: torch.Size, dtype: torch.dtype) -> torch.Tensor:
+    if size == weight.shape:
+        return torch.zeros_like(weight, dtype=dtype, requires_grad=False)
+    return torch.zeros(size, dtype=dtype)
+
+
+def _rest(checkpoint: Path) -> dict[str, Any]:
+    path = checkpoint / layout.PARTS / GROUPS
+    try:
+        return files.read_json(path)
+    except (OSError, ValueError) as error:
+        raise CheckpointError(f"{path} cannot be read: {error}") from error
+
+
+def _sizes(checkpoint: Path) -> Mapping[str, torch.Size]:
+    return {name: size for name, (size, _) in _found(checkpoint).items()}
+
+
+def _found(checkpoint: Path) -> dict[str, tuple[torch.Size, torch.dtype]]:
+    """All tensors with the shape and type of the whole."""
+    with _told(checkpoint):
+        content = _reader(checkpoint).read_metadata().state_dict_metadata
+    return {name: (one.size, one.properties.dtype) for name, one in content.items()}
+
+
+def _read(checkpoint: Path, content: Tensors) -> None:
+    """Fills these tensors in place."""
+    from torch.distributed.checkpoint import load
+
+    if content:
+        with _told(checkpoint), _quietly():
+            load(content, storage_reader=_reader(checkpoint), no_dist=True)
+
+
+def _reader(checkpoint: Path) -> Any:
+    from torch.distributed.checkpoint import HuggingFaceStorageReader
+
+    return HuggingFaceStorageReader(str(checkpoint / layout.PARTS))
+
+
+@contextlib.contextmanager
+def _told(checkpoint: Path) -> Iterator[None]:
+    """What torch raises for damaged files, as a `CheckpointError`. It wraps errors in an exception of its own."""
+    try:
+        yield
+    except Exception as error:
+        words = str(error).strip().splitlines()[-1:] or [type(error).__name__]
+        raise CheckpointError(f"The parts in {checkpoint / layout.PARTS} cannot be read: {words[0]}") from error
+
+
+@contextlib.contextmanager
+def _quietly() -> Iterator[None]:
+    """torch mentions that one process reads alone, which is meant, and what it has renamed."""
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", category=UserWarning, module=r"torch\.")
+        warnings.filterwarnings("ignore", category=FutureWarning, module=r"torch\.")
+        yield

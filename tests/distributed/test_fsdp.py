@@ -1,0 +1,77 @@
+"""FSDP2: a model divided among processes takes the steps of one process."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import tiny
+import torch
+from distributed.forked import in_processes, values
+from distributed.test_invariance import KINDS, ROWS, STEP, collator_for
+from torch.distributed.tensor import DTensor
+from trainer import runs
+
+import burnish
+
+WAYS: dict[str, dict[str, Any]] = {
+    "plain": {},
+    "accumulation": {"gradient_accumulation_steps": 2},
+    "few tokens": {"token_budget": 40},
+    "clipped AdamW": {"max_grad_norm": 0.05, "optim": "adamw_torch", "adam_epsilon": 1e-5, "learning_rate": 1e-3},
+}
+
+
+def whole(model: torch.nn.Module) -> dict[str, torch.Tensor]:
+    """The weights of a model that may be divided; all processes call it."""
+    found = {name: value.detach() for name, value in model.named_parameters()}
+    return {name: value.full_tensor() if isinstance(value, DTensor) else value.clone() for name, value in found.items()}
+
+
+def trained(folder: Path, count: int, kind: str, way: dict[str, Any], model: Any = None) -> dict[str, Any]:
+    """What a run of two passes logged, and its weights."""
+    build, rows = KINDS[kind]
+    settings = {
+        "num_train_epochs": 2,
+        "per_device_train_batch_size": STEP // (count * way.get("gradient_accumulation_steps", 1)),
+        "learning_rate": 0.05,
+        "optim": "sgd",
+        "max_grad_norm": 0.0,
+        **way,
+    }
+    model = model or build()
+    args = runs.arguments(folder, **settings)
+    run = burnish.Trainer(model=model, args=args, train_dataset=rows(ROWS), data_collator=collator_for(kind))
+    run.train()
+    state = run.state
+    return {
+        "loss": runs.logged(run, "loss"),
+        "grad_norm": runs.logged(run, "grad_norm"),
+        "weights": whole(run.model),
+        "counts": (state.global_step, state.num_examples_seen, state.num_input_tokens_seen),
+        "engine": type(run.engine).__name__,
+        "divided": all(isinstance(weight, DTensor) for weight in run.model.parameters()),
+        "moments": {type(part).__name__ for one in run.optimizer.state.values() for part in one.values()},
+    }
+
+
+def grid(folder: Path, count: int, kind: str, ways: dict[str, dict[str, Any]], **more: Any) -> dict[str, Any]:
+    return {name: trained(folder, count, kind, {**way, **more}) for name, way in ways.items()}
+
+
+def compare(found: dict[str, Any], alone: dict[str, Any], tolerance: float = 2e-6, rel: float = 2e-5) -> None:
+    assert found["counts"] == alone["counts"]
+    for name in ("loss", "grad_norm"):
+        assert found[name] == pytest.approx(alone[name], rel=rel), name
+    assert runs.difference(found["weights"], alone["weights"]) < tolerance
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_two_processes_take_the_steps_of_one(kind: str, tmp_path: Path) -> None:
+    alone = grid(tmp_path / "alone", 1, kind, WAYS)
+    for found in values(in_processes(2, tmp_path, grid, tmp_path / "together", 2, kind, WAYS, fsdp=True)):
+        for way, run in found.items():
+            assert run["engine"] == "FSDPEngine" and run["divided"], way
+            compare(run, alone[way])
+        assert "DTensor" in found["clipped AdamW"]["moments"]
