@@ -28,7 +28,7 @@ class ModelFacts:
     shifts_labels: bool
     """Whether the model's loss predicts label i + 1 from position i."""
     has_head: bool
-    """False for a body such as BertModel, which computes hidden states and no loss; not for one such as CLIPModel, which
+    """False for a body such as BertModel, which computes hidden states and no loss; not for such as CLIPModel, which
     returns one where it is given `return_loss`."""
     rows_interact: bool
     """Whether a row's output depends on the other rows of its batch (batch normalisation)."""
