@@ -75,3 +75,59 @@ def test_two_processes_take_the_steps_of_one(kind: str, tmp_path: Path) -> None:
             assert run["engine"] == "FSDPEngine" and run["divided"], way
             compare(run, alone[way])
         assert "DTensor" in found["clipped AdamW"]["moments"]
+
+
+FORMS: dict[str, dict[str, Any]] = {
+    "shard_grad_op": {"fsdp": "shard_grad_op auto_wrap"},
+    "offload": {"fsdp": "full_shard auto_wrap offload"},
+    "synced": {"fsdp": True, "fsdp_config": {"sync_each_batch": True}},
+    "by size": {"fsdp": ["full_shard"], "fsdp_config": {"min_num_params": 2000}},
+    "root only": {"fsdp": "full_shard", "fsdp_config": {"auto_wrap_policy": "NO_WRAP"}},
+    "recomputed": {"fsdp": True, "fsdp_config": {"version": 2, "activation_checkpointing": True}},
+}
+
+
+def test_forms_of_division(tmp_path: Path) -> None:
+    """Two micro-batches a step, AdamW, clipped."""
+    way = {**WAYS["clipped AdamW"], "token_budget": 40}
+    alone = trained(tmp_path / "alone", 1, "causal lm", way)
+    for found in values(in_processes(2, tmp_path, forms, tmp_path / "together", way)):
+        for form, run in found.items():
+            compare(run, alone)
+            assert run["divided"], form
+
+
+def forms(folder: Path, way: dict[str, Any]) -> dict[str, Any]:
+    return {name: trained(folder, 2, "causal lm", {**way, **form}) for name, form in FORMS.items()}
+
+
+def test_divided_within_groups(tmp_path: Path) -> None:
+    """Four processes, each two of which hold a whole model."""
+    alone = trained(tmp_path / "alone", 1, "causal lm", WAYS["few tokens"])
+    way = {**WAYS["few tokens"], "fsdp": "hybrid_shard", "fsdp_config": {"dp_shard_size": 2}}
+    for found in values(in_processes(4, tmp_path, trained, tmp_path / "together", 4, "causal lm", way)):
+        compare(found, alone)
+
+
+def test_tied_weights_stay_tied(tmp_path: Path) -> None:
+    alone = trained(tmp_path / "alone", 1, "causal lm", WAYS["few tokens"], tiny.llama(tie_word_embeddings=True))
+    for found in values(in_processes(2, tmp_path, tied, tmp_path / "together")):
+        compare(found, alone)
+
+
+def tied(folder: Path) -> dict[str, Any]:
+    way = {**WAYS["few tokens"], "fsdp": True}
+    return trained(folder, 2, "causal lm", way, tiny.llama(tie_word_embeddings=True))
+
+
+@pytest.mark.parametrize("precision", ["bf16", "fp16"])
+def test_mixed_precision(precision: str, tmp_path: Path) -> None:
+    """As DDP under autocast, but for the rounding of weights that autocast leaves in float32."""
+    way = {precision: True, "max_steps": 4, "learning_rate": 0.01}
+    ddp = values(in_processes(2, tmp_path, trained, tmp_path / "ddp", 2, "causal lm", way))
+    fsdp = values(in_processes(2, tmp_path, trained, tmp_path / "fsdp", 2, "causal lm", {**way, "fsdp": True}))
+    for one, other in zip(fsdp, ddp, strict=True):
+        assert one["loss"] == pytest.approx(other["loss"], rel=2e-2)
+        assert runs.difference(one["weights"], other["weights"]) < 5e-3
+        assert all(weight.dtype == torch.float32 for weight in one["weights"].values())
+    assert fsdp[0]["loss"] == fsdp[1]["loss"]

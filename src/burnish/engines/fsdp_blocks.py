@@ -14,7 +14,8 @@ from .fsdp_settings import BY_SIZE, ROOT_ONLY, Sharding
 
 def blocks_of(model: nn.Module, sharding: Sharding) -> list[nn.Module]:
     """The blocks of a model, inner ones first. What is in none of them (embeddings, output layer, the last norm) is
-    gathered once a step. A part that shares a weight with another one is no block.
+    gathered once a step. A part that shares a weight with another one is no block, nor is what makes logits: a loss may
+    call it by itself, piece by piece.
 
     Raises:
         SettingError: no module is of the classes that are named, or the model shows no blocks.
@@ -29,7 +30,8 @@ def blocks_of(model: nn.Module, sharding: Sharding) -> list[nn.Module]:
         if sharding.block_classes:
             _refuse_unknown(model, sharding.block_classes)
         found = found or ([] if sharding.block_classes else repeated(model))
-    found = _without_shared(model, found)
+    apart = _output_layers(model)
+    found = _without_shared(model, [block for block in found if block not in apart])
     if not found:
         raise SettingError(
             f"fsdp: {type(model).__name__} shows no blocks that could be gathered one by one. Name their class in "
@@ -77,6 +79,18 @@ def _without_shared(model: nn.Module, blocks: Iterable[nn.Module]) -> list[nn.Mo
         if own and all(uses[weight] == times for weight, times in own.items()):
             kept.append(block)
     return kept
+
+
+def _output_layers(model: nn.Module) -> set[nn.Module]:
+    get = getattr(model, "get_base_model", None)
+    base = get() if callable(get) else model
+    find = getattr(base, "get_output_embeddings", None)
+    output = find() if callable(find) else None
+    if not isinstance(output, nn.Module):
+        return set()
+    holding = [set(child.modules()) for child in base.children()]
+    part = next((modules for modules in holding if output in modules), {output})
+    return {output} if any(isinstance(module, nn.ModuleList) for module in part) else part
 
 
 def _uses(model: nn.Module) -> Counter[int]:
