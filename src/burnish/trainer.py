@@ -158,7 +158,8 @@ class Trainer:
 
     def _take_model(self, model: nn.Module) -> None:
         check_is_module(model)
-        check_model(model, facts_of(model), has_own_loss(self))
+        gets_weights = self.engine.divides and self.engine.process_index > 0
+        check_model(model, facts_of(model), has_own_loss(self), gets_weights)
         is_placed = getattr(model, "hf_device_map", None) is not None or getattr(model, "is_quantized", False)
         if self.args.place_model_on_device and not (is_placed or self.engine.divides):
             model.to(self.engine.device)

@@ -24,19 +24,20 @@ def check_is_module(model: object) -> None:
         )
 
 
-def check_model(model: nn.Module, facts: ModelFacts, has_own_loss: bool = False) -> None:
+def check_model(model: nn.Module, facts: ModelFacts, has_own_loss: bool = False, gets_weights: bool = False) -> None:
     """Refuses a model that cannot be trained.
 
     Args:
         model: as it will be trained, adapters included.
         facts: what it takes.
         has_own_loss: whether the user computes the loss, so that a model without a head is fine.
+        gets_weights: whether another process gives it its weights, so that it may have none yet.
 
     Raises:
         SettingError: weights that were never loaded, no trainable parameter, or a body without a head.
     """
     absent = [name for name, parameter in model.named_parameters() if parameter.is_meta]
-    if absent:
+    if absent and not gets_weights:
         raise SettingError(
             f"{facts.name} has {len(absent)} weights on the meta device, the first is `{absent[0]}`: they were never "
             "loaded, or are offloaded. Load the model with from_pretrained without device_map, or call "

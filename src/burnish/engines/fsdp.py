@@ -182,7 +182,14 @@ class FSDPEngine(SingleEngine):
     def compute(self, model: nn.Module, function: Callable[[nn.Module], T]) -> T:
         if self._shell is None or model not in (self._shell, self._divided):
             return function(model)
-        found: T = self._shell(Computation(function))
+
+        def with_outer_weights(inner: nn.Module) -> T:
+            for outer in _outer(inner):
+                unshard: Any = outer
+                unshard.unshard()  # by the model's forward pass otherwise, which the function may do without
+            return function(inner)
+
+        found: T = self._shell(Computation(with_outer_weights))
         return found
 
     def begin_step(self) -> None:

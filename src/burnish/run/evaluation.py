@@ -223,7 +223,8 @@ def _loss_and_outputs(
         more = {}
     if trainer.objective.divided:  # a function that divides by the number it is told gets that of the batch
         more["num_items_in_batch"] = torch.tensor(max(1, trainer.objective.weight(counted(trainer, inputs))))
-    loss, outputs, terms = take_apart(trainer.compute_loss(model, dict(inputs), **more))
+    found = trainer.engine.compute(model, lambda inner: trainer.compute_loss(inner, dict(inputs), **more))
+    loss, outputs, terms = take_apart(found)
     trainer.loss_terms.note(terms)
     return loss.detach().mean(), outputs
 
