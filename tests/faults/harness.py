@@ -27,7 +27,7 @@ import torch
 from trainer import runs
 
 import burnish
-from burnish.checkpoint import find, layout, restore, store, tensors
+from burnish.checkpoint import copies, find, layout, restore, store, tensors
 
 STEPS, SAVE_STEPS, EVAL_STEPS = 12, 3, 2
 FINAL = "final.pt"
@@ -224,6 +224,7 @@ def _in_child(folder: Path, words: int, faults: dict[str, Any]) -> None:
         sys.stdout = open(1, "w", buffering=1, closefd=False)  # noqa: SIM115 (to the end of the process)
         sys.stderr = open(2, "w", buffering=1, closefd=False)  # noqa: SIM115
         logging.basicConfig(level=logging.INFO, stream=sys.stderr, force=True)
+        copies.WORTH_A_COPY = 0  # as for a large model, whose checkpoints are written behind the training
         command(folder, **faults)
         code = 0
     except SystemExit as end:

@@ -15,7 +15,7 @@ import tiny
 from trainer import runs
 
 import burnish
-from burnish.checkpoint import store
+from burnish.checkpoint import copies, store
 from burnish.checkpoint.verify import problem_with
 from burnish.core.progress import TrainerState
 
@@ -45,6 +45,7 @@ class Gate:
 
 @pytest.fixture
 def gate(monkeypatch: pytest.MonkeyPatch) -> Iterator[Gate]:
+    monkeypatch.setattr(copies, "WORTH_A_COPY", 0)
     made = Gate(monkeypatch)
     yield made
     made.open.set()
@@ -116,6 +117,12 @@ def test_without_it_the_training_waits(gate: Gate, tmp_path: Path) -> None:
     run(tmp_path, seen, save_async=False).train()
     assert set(gate.threads) == {threading.main_thread()}
     assert seen.ended[2] == (3, ["checkpoint-2"])
+
+
+def test_a_small_checkpoint_stands_before_the_next_step(tmp_path: Path) -> None:
+    seen = Seen()
+    assert run(tmp_path, seen).train().global_step == 6
+    assert dict(seen.ended)[3] == ["checkpoint-2"] and dict(seen.ended)[5] == ["checkpoint-2", "checkpoint-4"]
 
 
 def test_a_callback_of_the_users_own_hears_of_a_save_before_the_next_step(tmp_path: Path) -> None:

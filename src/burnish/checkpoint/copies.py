@@ -16,6 +16,10 @@ from .store import Snapshot
 
 _Kind = tuple[Any, ...]
 
+WORTH_A_COPY = 16 * 2**20
+"""Bytes of tensors from which on a checkpoint is written behind the training. A smaller one is written in some tenths of
+a second; the training waits for it, so that it stands whatever happens in the next steps, however short they are."""
+
 
 class HostMemory:
     """Copies of tensors on the CPU, in memory that is kept from one time to the next: the system takes three times as
@@ -94,6 +98,11 @@ def can_be_held(snapshot: Snapshot) -> bool:
     if {"cpu", "disk"} & {str(place) for place in (getattr(model, "hf_device_map", None) or {}).values()}:
         return False
     return not pretrained.is_pretrained(model) or pretrained.saves_as_usual(model)
+
+
+def is_worth_it(snapshot: Snapshot) -> bool:
+    """Whether writing takes so long that the training should not wait for it."""
+    return store.bytes_of(snapshot) >= WORTH_A_COPY
 
 
 def held(snapshot: Snapshot, memory: HostMemory) -> Snapshot:

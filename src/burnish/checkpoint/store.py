@@ -197,10 +197,15 @@ def _refuse_without_space(output_dir: Path, snapshot: Snapshot) -> None:
 
 def bytes_needed(snapshot: Snapshot) -> int:
     """Bytes that a checkpoint takes on the disk, some to spare among them."""
-    needed = _SPARE + (bytes_of_model(snapshot.model) if snapshot.weights is None else _bytes_of(snapshot.weights))
+    return _SPARE + bytes_of(snapshot)
+
+
+def bytes_of(snapshot: Snapshot) -> int:
+    """Bytes of the tensors of a checkpoint."""
+    found = bytes_of_model(snapshot.model) if snapshot.weights is None else _bytes_of(snapshot.weights)
     if not snapshot.only_model and snapshot.optimizer is not None:
-        needed += _bytes_of(snapshot.optimizer.state_dict())
-    return needed
+        found += _bytes_of(snapshot.optimizer.state_dict())
+    return found
 
 
 def bytes_of_model(model: nn.Module) -> int:

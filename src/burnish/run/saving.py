@@ -42,7 +42,7 @@ class Pending:
 class Saving:
     """Writes the checkpoints of one run of a trainer, on its first process.
 
-    With `save_async` the training waits for a copy in the host's memory only. One checkpoint is written at a time; how
+    With `save_async` the training waits for a copy in the host's memory only, where a checkpoint is not small. One checkpoint is written at a time; how
     it went is said by `look`, in the thread of the training.
 
     Args:
@@ -223,7 +223,7 @@ class Saving:
 
     def _held(self, snapshot: store.Snapshot) -> store.Snapshot | None:
         """A copy to write behind the training; None where it is to be written before the training goes on."""
-        if not self.args.save_async or not copies.can_be_held(snapshot):
+        if not self.args.save_async or not copies.can_be_held(snapshot) or not copies.is_worth_it(snapshot):
             return None
         try:
             return copies.held(snapshot, self._memory)
