@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from burnish.arguments.training_arguments import Seq2SeqTrainingArguments
 from burnish.checkpoint.run_manifest import FINISHED, RunManifest, now
-from burnish.cli.fingerprints import fingerprints
+from burnish.cli.fingerprints import DATA_FILES, fingerprints
 from burnish.cli.folder_lock import held
 from burnish.cli.run_changes import differences
 from burnish.cli.run_folder import check_only_measured, decide, move_aside
 from burnish.core.errors import CheckpointError, SettingError, UserError
+from burnish.tasks.recipe import DataRequest, ModelRequest
 
 
 def record(**settings: Any) -> RunManifest:
@@ -92,6 +95,39 @@ def test_a_file_in_place_of_the_folder_is_refused(tmp_path):
     (tmp_path / "out").write_text("")
     with pytest.raises(UserError, match="is a file"):
         decided(tmp_path / "out" / "run", record())
+
+
+CHANGE_THE_NUMBERS = {
+    # which rows there are, and what a model sees of them
+    *("train_file", "validation_file", "dataset_name", "dataset_config_name", "text_column", "label_column"),
+    *("problem_type", "max_train_samples", "max_seq_length", "validation_split", "remove_unused_columns"),
+    *("label_names",),
+    # the model
+    *("model_name_or_path", "config_name", "tokenizer_name", "model_revision", "trust_remote_code", "torch_dtype"),
+    *("ignore_mismatched_sizes",),
+    # which rows a step has, and how many steps there are
+    *("per_device_train_batch_size", "gradient_accumulation_steps", "num_train_epochs", "max_steps", "seed"),
+    *("data_seed", "train_sampling_strategy", "length_column_name", "dataloader_drop_last", "packing"),
+    *("packing_length", "split_stream"),
+    # what an update is
+    *("learning_rate", "lr_scheduler_type", "lr_scheduler_kwargs", "warmup_steps", "fit_schedule_to_max_time"),
+    *("optim", "optim_args", "weight_decay", "adam_beta1", "adam_beta2", "adam_epsilon", "max_grad_norm"),
+    *("label_smoothing_factor", "neftune_noise_alpha", "nonfinite_policy", "ddp_broadcast_buffers"),
+    # precision, and engines whose own configurations may say all of the above
+    *("bf16", "fp16", "tf32", "full_determinism", "fsdp", "fsdp_config", "deepspeed"),
+}
+SETTINGS = {
+    *(field.name for kind in (Seq2SeqTrainingArguments, DataRequest, ModelRequest) for field in fields(kind)),
+} - {"token", "hub_token"}  # never recorded
+
+
+@pytest.mark.parametrize("name", sorted(SETTINGS))
+def test_only_settings_that_change_the_numbers_make_another_run(tmp_path, name):
+    assert CHANGE_THE_NUMBERS <= SETTINGS
+    one, two = record(**{name: "as it was"}), record(**{name: "as it is now"})
+    for number, run in enumerate((one, two)):
+        run.data = {name: {"path": f"{number}.csv", "sha256": f"{number}"}} if name in DATA_FILES else {}
+    assert [change.name for change in differences(one, two)] == ([name] if name in CHANGE_THE_NUMBERS else [])
 
 
 def test_moving_aside_takes_the_first_free_name(tmp_path):

@@ -6,19 +6,35 @@ import json
 from dataclasses import dataclass
 from typing import Any
 
+from burnish.arguments.without_effect import NO_EFFECT
 from burnish.checkpoint.run_manifest import RunManifest
 
 from .fingerprints import DATA_FILES
 
 OF_NO_EFFECT = (
+    # the folder, what is done besides training, and how it is told
     *("output_dir", "overwrite_output_dir", "overwrite_cache", "resume_from_checkpoint", "do_train", "do_eval"),
-    *("do_predict", "test_file", "max_predict_samples", "max_eval_samples", "preprocessing_num_workers", "cache_dir"),
-    *("pad_to_max_length", "run_name", "project", "disable_tqdm", "report_to", "skip_memory_metrics", "token_budget"),
-    *("per_device_eval_batch_size", "prediction_loss_only", "load_best_model_at_end", "debug"),
-    *("metric_for_best_model", "greater_is_better", "max_time"),
+    *("do_predict", "test_file", "max_predict_samples", "cache_dir", "load_best_model_at_end", "max_time"),
+    *("run_name", "project", "disable_tqdm", "report_to", "measure_peak"),
+    # evaluation
+    *("max_eval_samples", "per_device_eval_batch_size", "prediction_loss_only", "predict_with_generate"),
+    *("batch_eval_metrics", "metric_for_best_model", "greater_is_better", "bf16_full_eval", "fp16_full_eval"),
+    # how rows are fetched
+    *("preprocessing_num_workers", "dataloader_num_workers", "dataloader_pin_memory", "dataloader_prefetch_factor"),
+    *("dataloader_persistent_workers", "dataloader_multiprocessing_context"),
+    # how, where and in what memory the same step is computed
+    *("pad_to_max_length", "token_budget", "trim_padding", "padding_free", "logits_at_targets", "use_cache"),
+    *("auto_find_batch_size", "torch_empty_cache_steps", "optim_in_backward", "use_cpu", "hang_timeout"),
+    *("activation_checkpointing", "activation_checkpointing_kwargs"),
+    *("gradient_checkpointing", "gradient_checkpointing_kwargs"),
+    *("torch_compile", "torch_compile_backend", "torch_compile_mode"),
+    *("ddp_backend", "ddp_timeout", "ddp_find_unused_parameters", "ddp_bucket_cap_mb", "ddp_static_graph"),
 )
-"""Settings that may differ when a run goes on: they do not change how the weights come about."""
-OF_NO_EFFECT_BY_PREFIX = ("logging_", "log_", "hub_", "push_to_hub", "save_", "eval_", "include_", "trackio_", "keep_")
+"""Settings that may differ when a run goes on, like those that do nothing at all: they do not change how the weights
+come about, but for the last bits where the same sums are added up in another order."""
+OF_NO_EFFECT_BY_PREFIX = (
+    *("logging_", "log_", "hub_", "push_to_hub", "trackio_", "save_", "keep_", "eval_", "include_", "generation_"),
+)
 LENGTH_OF_RUN = ("num_train_epochs", "max_steps")
 
 
@@ -42,7 +58,7 @@ def differences(earlier: RunManifest, now: RunManifest) -> list[Change]:
 
 
 def _has_effect(name: str) -> bool:
-    return name not in OF_NO_EFFECT and not name.startswith(OF_NO_EFFECT_BY_PREFIX)
+    return name not in {*OF_NO_EFFECT, *NO_EFFECT} and not name.startswith(OF_NO_EFFECT_BY_PREFIX)
 
 
 def _changed_files(earlier: RunManifest, now: RunManifest) -> list[Change]:
