@@ -18,6 +18,7 @@ export OMP_NUM_THREADS ?= 1
 .PHONY: help install demo test test-deepspeed check bench torture lint format types cases clean
 
 help:
+	@echo "make install  burnish in .venv, with all that the demo needs"
 	@echo "make demo     fine-tune MiniLM on the bundled reviews, then classify a few sentences"
 	@echo "make test     all tests"
 	@echo "make test-deepspeed   tests with DeepSpeed, whose operators are compiled on the first call"
