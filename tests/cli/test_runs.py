@@ -128,6 +128,9 @@ def test_no_runs_and_no_folder(tmp_path: Path, capfd: pytest.CaptureFixture[str]
     assert "no runs" in capfd.readouterr().out
     assert main(["runs", str(tmp_path / "nowhere")]) == 1
     assert main(["runs", str(tmp_path), "other"]) == 2
+    capfd.readouterr()
+    assert main(["runs", "verfy"]) == 2 and "'verify'" in capfd.readouterr().err
+    assert main(["runs", "dif", "a", "b"]) == 2 and "'diff'" in capfd.readouterr().err
     assert main(["runs", "--sort"]) == 2
 
 
@@ -223,7 +226,8 @@ def test_what_differs_is_shown_with_its_origin(tmp_path: Path, capfd: pytest.Cap
     output = {"output_dir": {"value": "x", "origin": "flag"}}
     one = {"versions": {"torch": "2.1", "numpy": "2.0"}, "data": {"train_file": file("a")}, "task": "fill-mask"}
     two = {"versions": {"torch": "2.2", "numpy": "2.0"}, "data": {"train_file": file("b")}, "task": "fill-mask"}
-    run(tmp_path / "a", settings=output, result={"step": 9, "seconds": 3.0, "metrics": {"eval_f1": 0.5}}, **one)
+    went = {"step": 9, "epoch": 3.0, "seconds": 3.0, "metrics": {"eval_f1": 0.5, "epoch": 1.0}}
+    run(tmp_path / "a", settings=output, result=went, **one)
     run(tmp_path / "b", "failed", settings=rate, result={"step": 4, "metrics": {"eval_loss": 2.0}}, **two)
     assert main(["runs", "diff", str(tmp_path / "a"), str(tmp_path / "b")]) == 0
     said = capfd.readouterr().out
@@ -233,6 +237,7 @@ def test_what_differs_is_shown_with_its_origin(tmp_path: Path, capfd: pytest.Cap
     assert ["torch", "2.1", "2.2"] in lines and "numpy" not in said
     assert ["eval_f1", "0.5000", "-"] in lines and ["eval_loss", "-", "2.0000"] in lines
     assert ["state", "finished", "failed"] in lines and ["seconds", "3.0", "-"] in lines
+    assert ["epoch", "3", "-"] in lines  # of the end, not of the best evaluation
     assert any(line[:1] == ["train_file"] for line in lines)
     assert "output_dir" not in said and "task" not in said
 

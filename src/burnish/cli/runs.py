@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from datetime import datetime
 from pathlib import Path
 
-from burnish.core.errors import SettingError
+from burnish.core.errors import SettingError, did_you_mean
 
 from .console import say
 from .flags import Flag
@@ -91,10 +91,12 @@ def command(words: Sequence[str]) -> int:
 def _list(given: Given) -> int:
     if len(given.words) > 1:
         raise SettingError(
-            f"One folder is listed at a time, not {len(given.words)}: {' '.join(given.words)}. "
-            "See `burnish runs --help`."
+            f"One folder is listed at a time, not {len(given.words)}: {' '.join(given.words)}."
+            f"{did_you_mean(given.words[0], ('verify', 'diff', 'rerun'))} See `burnish runs --help`."
         )
     top = Path(given.words[0] if given.words else ".")
+    if not top.is_dir() and (hint := did_you_mean(str(top), ("verify", "diff", "rerun"))):
+        raise SettingError(f"{top}: neither a folder nor a command of `burnish runs`.{hint}")
     found = find_runs(top)
     if given.values.get("json"):
         say(json.dumps([run.told() for run in found], indent=2))

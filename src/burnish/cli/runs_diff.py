@@ -113,7 +113,8 @@ def results_of(run: FoundRun) -> dict[str, Any]:
         "train_loss": result.get("train_loss"),
         f"best {best.get('metric', '')}".strip(): best.get("value"),
         "best at step": best.get("step"),
-        **(result.get("metrics") or {}),
+        # The epoch in here is that of the last evaluation, which after loading the best model is an earlier one.
+        **{name: value for name, value in (result.get("metrics") or {}).items() if name != "epoch"},
     }
 
 

@@ -107,7 +107,8 @@ class TextClassifier:
                 return names
         needed = " and ".join(map(repr, wanted or ["text"]))
         raise DataError(
-            f"The model reads {needed}, but the rows have {', '.join(map(repr, row))}. Rename the column of the text."
+            f"The model reads {needed}, but the rows have {', '.join(map(repr, row))}. Name yours with --text_column, "
+            "or rename it."
         )
 
 
