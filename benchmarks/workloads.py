@@ -58,7 +58,7 @@ WORKLOADS = {
     ),
     "generation_seq2seq": Workload(("transformers", "burnish"), steps=25, targets=(faster(2),)),
     "overhead": Workload(
-        ("bare", "burnish", "transformers"), steps=300, check_steps=20, targets=(overhead(0.05, "bare"),)
+        ("bare", "burnish", "transformers"), steps=300, check_steps=20, targets=(overhead(0.03, "bare"),)
     ),
     "checkpoint_stall": Workload(
         ("transformers", "burnish"),
