@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import math
 import os
 import shutil
@@ -13,7 +14,7 @@ from typing import Any
 import pytest
 from checkpoint import snapshots
 
-from burnish.checkpoint import in_use, manifest, staging
+from burnish.checkpoint import in_use, manifest, retention, staging
 from burnish.checkpoint.find import checkpoints
 from burnish.checkpoint.retention import Retention, prune
 
@@ -168,6 +169,29 @@ def test_a_damaged_one_takes_nobodys_place(rules: dict[str, Any], written: Path,
     prune(folder, Retention(**{"metrics": SCORES, "greater_is_better": True, **rules}), set(), "run-a")
     good = [step for step in steps(folder) if step not in (4, 12)]
     assert good == {"last": [8, 10], "best": [6, 8, 10], "total": [8, 10], "every_steps": [10]}[next(iter(rules))]
+
+
+def test_a_failure_to_look_through_them_is_one_warning(
+    written: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    folder = Path(shutil.copytree(written, tmp_path / "run"))
+
+    def fails(path: Path, checksums: bool = True) -> str | None:
+        raise OSError(errno.ESTALE, "Stale file handle")
+
+    monkeypatch.setattr(retention, "problem_with", fails)
+    assert prune(folder, Retention(last=1), set(), "run-a") == []
+    assert caplog.text.count("Stale file handle") == 1
+    monkeypatch.undo()
+    prune(folder, Retention(last=1), set(), "run-a")
+    assert steps(folder) == [12]
+
+
+def test_one_that_stands_already_is_ranked_once(tmp_path: Path) -> None:
+    """The weights of now are compared with what is on the disk, which they may be on already."""
+    found = [tmp_path / f"checkpoint-{step}" for step in (2, 4)]
+    ranked = Retention(best=2, metrics={2: 0.5, 4: 0.1}).by_metric([*found, tmp_path / "checkpoint-4"])
+    assert ranked == [found[1], found[0]]
 
 
 def test_one_that_is_read_stays_until_it_is_not(written: Path, tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ import tiny
 from trainer import runs
 
 import burnish
-from burnish.checkpoint import find, in_use, layout, staging, tensors
+from burnish.checkpoint import copies, find, in_use, layout, retention, staging, tensors
 from burnish.core import run_clock
 from burnish.core.errors import SettingError
 from burnish.core.progress import TrainerState
@@ -125,6 +125,22 @@ def test_saved_every_so_many_minutes(
     monkeypatch.setattr(run_clock, "now", lambda: 60 * minutes[0])
     run(tmp_path, Passes(), save_minutes=60, eval_strategy="no", metric_for_best_model=None, **settings).train()
     assert steps(tmp_path) == expected
+
+
+@pytest.mark.parametrize("save_async", [True, False])
+def test_a_checkpoint_that_stands_was_saved_though_older_ones_could_not_be_looked_through(
+    save_async: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def fails(output_dir: Path, run_id: str) -> list[Path]:
+        raise OSError("the other machine does not answer")
+
+    monkeypatch.setattr(copies, "is_worth_it", lambda snapshot: True)
+    monkeypatch.setattr(retention, "of_run", fails)
+    trainer = run(tmp_path, load_best_model_at_end=True, save_steps=2, keep_last=1, save_async=save_async)
+    trainer.train()
+    assert steps(tmp_path) == [1, 2, 4, 6, 8]  # each new best is saved
+    assert "was not saved" not in caplog.text and "does not answer" in caplog.text
+    assert trainer.state.best_model_checkpoint == str(tmp_path / "checkpoint-2")
 
 
 # ---------------------------------------------------------------- in use

@@ -58,7 +58,7 @@ class Retention:
         return kept
 
     def by_metric(self, found: Iterable[Path]) -> list[Path]:
-        """Those that were evaluated, best first."""
+        """Those that were evaluated, best first, each once."""
         sign = -1 if self.greater_is_better else 1
         values = {path: self.metrics.get(_step(path), math.nan) for path in found}
         ranked = [(sign * value, _step(path), path) for path, value in values.items() if not math.isnan(value)]
@@ -78,10 +78,21 @@ def prune(output_dir: Path | str, retention: Retention, always: Collection[Path]
     """Deletes the checkpoints of the run `run_id` that are not to stay, and returns those that went.
 
     Those in `always` stay, and those that somebody reads (see `in_use`). Checkpoints of other runs neither count nor
-    go. A folder that cannot be deleted is named in a warning.
+    go. What cannot be read or deleted is told in a warning, and goes another time: a checkpoint too many is no failed
+    save.
     """
     if retention.keeps_all:
         return []
+    try:
+        return _pruned(output_dir, retention, always, run_id)
+    except OSError as error:
+        logger.warning(
+            "The older checkpoints in %s stay for now: they could not be looked through: %s", output_dir, error
+        )
+        return []
+
+
+def _pruned(output_dir: Path | str, retention: Retention, always: Collection[Path], run_id: str) -> list[Path]:
     own = {path.resolve(): path for path in of_run(output_dir, run_id)}
     kept = retention.kept(list(own), {path.resolve() for path in always})
     return [path for place, path in own.items() if place not in kept and _deleted(path)]
