@@ -8,7 +8,6 @@ import pytest
 
 from burnish import TrainingArguments
 from burnish.arguments.launched import deepspeed_config
-from burnish.arguments.without_effect import REFUSED
 from burnish.core.errors import SettingError
 
 
@@ -85,8 +84,7 @@ def test_accumulation(tmp_path, told):
         made(tmp_path, gradient_accumulation_steps=2)
 
 
-def test_fsdp(tmp_path, told, monkeypatch):
-    monkeypatch.delitem(REFUSED, "fsdp", raising=False)
+def test_fsdp(tmp_path, told):
     told(USE_FSDP="true", FSDP_VERSION="2", FSDP_MIN_NUM_PARAMS="100000000", FSDP_RESHARD_AFTER_FORWARD="false",
          FSDP_TRANSFORMER_CLS_TO_WRAP="BertLayer")  # fmt: skip
     args = made(tmp_path)
@@ -110,8 +108,7 @@ def test_deepspeed_as_the_questions_were_answered(told):
     assert (found["gradient_clipping"], found["train_batch_size"]) == (0.5, "auto")
 
 
-def test_deepspeed_by_a_file(tmp_path, told, monkeypatch):
-    monkeypatch.delitem(REFUSED, "deepspeed", raising=False)
+def test_deepspeed_by_a_file(tmp_path, told):
     told(USE_DEEPSPEED="true", DEEPSPEED_CONFIG_FILE=str(tmp_path / "ds.json"))
     (tmp_path / "ds.json").write_text('{"zero_optimization": {"stage": 1}}')
     assert "stage" in str(made(tmp_path).deepspeed) or str(made(tmp_path).deepspeed).endswith("ds.json")

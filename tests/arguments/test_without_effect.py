@@ -6,8 +6,7 @@ import logging
 import pytest
 
 from burnish.arguments.training_arguments import Seq2SeqTrainingArguments, TrainingArguments
-from burnish.arguments.without_effect import NO_EFFECT, REFUSED, VALUE_WITHOUT_EFFECT, fields_without_effect
-from burnish.core.errors import SettingError
+from burnish.arguments.without_effect import NO_EFFECT, VALUE_WITHOUT_EFFECT, fields_without_effect
 
 SET = {
     "accelerator_config": {"split_batches": True},
@@ -15,7 +14,6 @@ SET = {
     "ddp_bucket_cap_mb": 25,
     "ddp_timeout": 60,
     "debug": "underflow_overflow",
-    "fsdp_config": {"version": 2},
     "hub_model_id": "me/model",
     "hub_revision": "main",
     "hub_strategy": "end",
@@ -40,7 +38,7 @@ def warned(caplog):
 
 def test_every_entry_is_a_field():
     names = {f.name for f in dataclasses.fields(Seq2SeqTrainingArguments)}
-    assert {*NO_EFFECT, *REFUSED, *(name for name, _ in VALUE_WITHOUT_EFFECT)} <= names
+    assert {*NO_EFFECT, *(name for name, _ in VALUE_WITHOUT_EFFECT)} <= names
 
 
 @pytest.mark.parametrize("name", sorted(NO_EFFECT))
@@ -83,18 +81,3 @@ def test_the_local_rank_of_the_launcher_says_nothing(caplog, monkeypatch):
     with caplog.at_level(logging.WARNING, "burnish"):
         TrainingArguments(local_rank="1")
     assert warned(caplog) == []
-
-
-@pytest.mark.parametrize(
-    ("name", "value"),
-    [
-        ("fsdp", True),
-        ("fsdp", "full_shard"),
-    ],
-)
-def test_what_would_compute_elsewhere_is_refused(name, value):
-    with pytest.raises(SettingError, match=f"Leave `{name}` out"):
-        TrainingArguments(**{name: value})
-    args = TrainingArguments()
-    with pytest.raises(SettingError, match=f"Leave `{name}` out"):
-        setattr(args, name, value)

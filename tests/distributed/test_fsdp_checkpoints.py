@@ -37,7 +37,9 @@ def model() -> Any:
 
 
 def with_adapters() -> Any:
-    config = peft.LoraConfig(r=4, target_modules=["query", "value"], modules_to_save=["classifier"], task_type="SEQ_CLS")
+    config = peft.LoraConfig(
+        r=4, target_modules=["query", "value"], modules_to_save=["classifier"], task_type="SEQ_CLS"
+    )
     return peft.get_peft_model(runs.classifier(), config)
 
 

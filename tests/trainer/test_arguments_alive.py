@@ -17,7 +17,7 @@ from trainer import runs
 
 import burnish.callbacks.memory
 from burnish.arguments.training_arguments import Seq2SeqTrainingArguments
-from burnish.arguments.without_effect import NO_EFFECT, REFUSED
+from burnish.arguments.without_effect import NO_EFFECT
 
 READ_BY_ARGUMENTS = {
     "activation_checkpointing": "another name of gradient_checkpointing",
@@ -48,7 +48,7 @@ def test_every_field_is_read_or_listed() -> None:
     """Outside the room of the arguments, by name."""
     arguments_room = source_tree.PACKAGE / "arguments"
     read = {word for file in source_tree.files() if arguments_room not in file.parents for word in words(file)}
-    listed = {*NO_EFFECT, *REFUSED, *READ_BY_ARGUMENTS, *READ_BY_INTEGRATIONS, *READ_BY_SCRIPTS, *ALWAYS_ON}
+    listed = {*NO_EFFECT, *READ_BY_ARGUMENTS, *READ_BY_INTEGRATIONS, *READ_BY_SCRIPTS, *ALWAYS_ON}
     fields = {field.name for field in dataclasses.fields(Seq2SeqTrainingArguments)}
     assert fields - read - listed == set()
     assert listed <= fields

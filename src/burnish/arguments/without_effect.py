@@ -8,8 +8,6 @@ import logging
 import os
 from typing import Any
 
-from burnish.core.errors import SettingError
-
 logger = logging.getLogger(__name__)
 
 _NO_UPLOAD = "nothing is uploaded to the hub in this release; `huggingface-cli upload` takes the saved folder"
@@ -47,9 +45,6 @@ VALUE_WITHOUT_EFFECT = {
 }
 """(field, value) to the reason."""
 
-REFUSED: dict[str, str] = {}
-"""Field to the reason. An error: without it a model would be computed somewhere else than asked for."""
-
 
 def fields_without_effect(args: Any) -> list[str]:
     """Names of fields that are set away from their default and do nothing."""
@@ -57,17 +52,11 @@ def fields_without_effect(args: Any) -> list[str]:
 
 
 def warn_about_fields_without_effect(args: Any, names: tuple[str, ...] | None = None) -> None:
-    """Says of each field (or of those named) that is set and does nothing why, and what happens instead.
-
-    Raises:
-        SettingError: for a field without which the run would not be what was asked for.
-    """
+    """Says of each field (or of those named) that is set and does nothing why, and what happens instead."""
     for declared in dataclasses.fields(args):
         name, value = declared.name, getattr(args, declared.name)
         if names is not None and name not in names:
             continue
-        if name in REFUSED and value:
-            raise SettingError(f"{REFUSED[name]}.")
         reason = _reason(name, value, declared)
         if reason is not None:
             shown = "***" if name.endswith("token") else repr(getattr(value, "value", value))

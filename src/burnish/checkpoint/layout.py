@@ -83,8 +83,8 @@ def weight_files(folder: Path) -> list[Path]:
             return _shards(folder / index)
     if (folder / PARTS).is_dir():
         raise CheckpointError(
-            f"{folder} holds its weights as the parts that processes have written (fsdp_config: 'state_dict_type': "
-            "'SHARDED_STATE_DICT'). Go on from it with resume_from_checkpoint; what trainer.save_model() writes is whole."
+            f"{folder} holds its weights in the parts that processes have written (fsdp_config: 'state_dict_type': "
+            "'SHARDED_STATE_DICT'). Go on from it with resume_from_checkpoint; trainer.save_model() writes whole ones."
         )
     raise CheckpointError(f"{folder} holds no weights: neither {WEIGHTS} nor {WEIGHTS_INDEX}.")
 

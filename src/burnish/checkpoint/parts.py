@@ -1,8 +1,8 @@
 """Weights and optimizer states of which each process writes its part, and any number of processes can read.
 
-The files are those of torch.distributed.checkpoint in safetensors, which hold no code: a tensor has the rows that a process
-holds, and the file's metadata say which rows of the whole these are. Beside them stands as JSON what is no tensor. Weights
-have their names in the model, and so has what an optimizer keeps of them.
+The files are those of torch.distributed.checkpoint in safetensors, which hold no code: a tensor has the rows that a
+process holds, and the file's metadata say which rows of the whole these are. Beside them stands as JSON what is no
+tensor. Weights have their names in the model, and so has what an optimizer keeps of them.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from burnish.core.divided import put_away
+from burnish.core.divided import class_of, put_away
 from burnish.core.errors import CheckpointError
 
 from . import files, layout, tensors
@@ -70,8 +70,8 @@ def load_weights(model: nn.Module, checkpoint: Path) -> None:
     if missing or unknown or reshaped:
         parts = ". ".join(f"{what.capitalize()}: {names}" for what, names in told.items() if names)
         raise CheckpointError(
-            f"The weights in {checkpoint} do not fit {type(model).__name__}. {parts}. Build the model as in the run that "
-            "wrote them (same class, config and number of labels)."
+            f"The weights in {checkpoint} do not fit {class_of(model).__name__}. {parts}. Build the model as in the "
+            "run that wrote them (same class, config and number of labels)."
         )
     _read(checkpoint, {f"{MODEL}{name}": value for name, value in own.items()})
 
@@ -82,38 +82,41 @@ def optimizer_state(checkpoint: Path, model: nn.Module, optimizer: torch.optim.O
     Raises:
         CheckpointError: it is of other weights, there is none, or a file is damaged.
     """
-    rest, kind = _rest(checkpoint), type(optimizer).__name__
-    if rest["class"] != kind:
-        raise CheckpointError(
-            f"{checkpoint} holds the state of the optimizer {rest['class']}, and this run uses {kind}. Set `optim` back."
-        )
-    names = _names(model)
-    numbers: dict[str, int] = {}
-    for number, weight in enumerate(_weights(optimizer)):
-        numbers[names[id(weight)]] = number
-    known = [name for group in rest["param_groups"] for name in group["params"]]
-    if sorted(known) != sorted(numbers):
-        raise CheckpointError(
-            f"The optimizer in {checkpoint} is of {len(known)} weights, and that of this run of {len(numbers)}: "
-            f"{tensors.listed(set(known) ^ set(numbers))} are in one of the two. The same weights must be trainable as "
-            "in the run that wrote it."
-        )
+    rest, names = _rest(checkpoint), _names(model)
+    weights = {names[id(weight)]: weight for weight in _weights(optimizer)}
+    _refuse_other(checkpoint, rest, optimizer, weights)
+    numbers = {name: number for number, name in enumerate(weights)}
     state: dict[int, dict[str, Any]] = {numbers[name]: dict(entry) for name, entry in rest["state"].items()}
     content: Tensors = {}
     for place, (size, dtype) in _found(checkpoint).items():
-        if not place.startswith(OPTIMIZER):
-            continue
-        name, _, field = place.removeprefix(OPTIMIZER).rpartition(".")
-        weight = _weights(optimizer)[numbers[name]]
-        content[place] = _empty(weight, size, dtype)
-        state.setdefault(numbers[name], {})[field] = content[place]
+        if place.startswith(OPTIMIZER):
+            name, _, field = place.removeprefix(OPTIMIZER).rpartition(".")
+            content[place] = _empty(weights[name], size, dtype)
+            state.setdefault(numbers[name], {})[field] = content[place]
     _read(checkpoint, content)
-    groups, first = [], 0
-    for group, now in zip(rest["param_groups"], optimizer.param_groups, strict=False):
-        last = first + len(now["params"])
-        groups.append({**group, "params": list(range(first, last))})
-        first = last
-    return {"state": state, "param_groups": groups}
+    return {"state": state, "param_groups": _numbered(rest["param_groups"], numbers)}
+
+
+def _refuse_other(
+    checkpoint: Path, rest: dict[str, Any], optimizer: torch.optim.Optimizer, weights: Mapping[str, torch.Tensor]
+) -> None:
+    kind = type(optimizer).__name__
+    if rest["class"] != kind:
+        raise CheckpointError(
+            f"{checkpoint} holds the state of the optimizer {rest['class']}, and this run uses {kind}. Set `optim` "
+            "back, or start a new run from its weights."
+        )
+    known = {name for group in rest["param_groups"] for name in group["params"]}
+    if known != weights.keys():
+        raise CheckpointError(
+            f"The optimizer in {checkpoint} is of {len(known)} weights, and that of this run of {len(weights)}: "
+            f"{tensors.listed(known ^ weights.keys())} are in one of the two. The same weights must be trainable as in "
+            "the run that wrote it."
+        )
+
+
+def _numbered(groups: list[dict[str, Any]], numbers: Mapping[str, int]) -> list[dict[str, Any]]:
+    return [{**group, "params": [numbers[name] for name in group["params"]]} for group in groups]
 
 
 def _own(model: nn.Module) -> Tensors:

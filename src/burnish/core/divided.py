@@ -107,3 +107,10 @@ def _like(own: torch.Tensor, local: torch.Tensor, of: torch.Tensor) -> Any:
 def class_of(model: nn.Module) -> type[nn.Module]:
     """The class that a model was built of: torch gives one that it divides a class of its own."""
     return next(kind for kind in type(model).__mro__ if not kind.__module__.startswith("torch.distributed."))
+
+
+def base_of(model: nn.Module) -> nn.Module:
+    """The model that an adapters' wrapper holds, or the model itself."""
+    get = getattr(model, "get_base_model", None)
+    base: nn.Module = get() if callable(get) else model
+    return base

@@ -12,7 +12,7 @@ import torch
 import torch.distributed as dist
 from torch import nn
 
-from burnish.core.divided import Division, division_of, is_divided, put_away
+from burnish.core.divided import Division, base_of, division_of, is_divided, put_away
 from burnish.core.divided import divide as take_down
 from burnish.core.errors import SettingError
 from burnish.core.protocols import Processes
@@ -148,12 +148,15 @@ class FSDPEngine(SingleEngine):
             raise SettingError(f"fsdp={self.sharding}: torch has left {len(left)} weights undivided: {left[0]}.")
 
     def _settle_reduction(self, shell: nn.Module) -> None:
-        for module in shell.modules():
-            if hasattr(module, "set_force_sum_reduction_for_comms"):
-                module.set_gradient_divide_factor(1.0)
-                module.set_force_sum_reduction_for_comms(True)
-                if hasattr(module, "set_reduce_scatter_unused_params"):  # from torch 2.13 on
-                    module.set_reduce_scatter_unused_params(True, recurse=False)
+        """Gradients are summed over the processes, and those that a process lacks are zeros in it."""
+        from torch.distributed.fsdp import FSDPModule
+
+        for part in shell.modules():
+            if isinstance(part, FSDPModule):
+                part.set_gradient_divide_factor(1.0)
+                part.set_force_sum_reduction_for_comms(True)
+                if hasattr(part, "set_reduce_scatter_unused_params"):  # from torch 2.13 on
+                    part.set_reduce_scatter_unused_params(True, recurse=False)
 
     def wrapped(self, model: nn.Module) -> nn.Module:
         self.divide(model)
@@ -231,7 +234,7 @@ class FSDPEngine(SingleEngine):
             part.mul_(share.to(part.device))
 
     def _parts_of_gradients(self) -> list[torch.Tensor]:
-        gradients = [weight.grad for weight in self._parameters if weight.grad is not None]
+        gradients: list[Any] = [weight.grad for weight in self._parameters if weight.grad is not None]
         return [gradient.to_local() if is_divided(gradient) else gradient for gradient in gradients]
 
     def update(self, apply: torch.Tensor) -> None:
@@ -268,8 +271,7 @@ def _unwrapped_by(unwrap: Callable[..., Any], model: Any, *args: Any, **kwargs: 
 
 def _outer(model: nn.Module) -> list[nn.Module]:
     """The model, and before it the one that its adapters' wrapper calls by itself when it generates."""
-    get = getattr(model, "get_base_model", None)
-    base = get() if callable(get) else model
+    base = base_of(model)
     return [model] if base is model else [base, model]
 
 

@@ -7,6 +7,7 @@ from collections.abc import Iterable
 
 from torch import nn
 
+from burnish.core.divided import base_of
 from burnish.core.errors import SettingError
 
 from .fsdp_settings import BY_SIZE, ROOT_ONLY, Sharding
@@ -82,8 +83,7 @@ def _without_shared(model: nn.Module, blocks: Iterable[nn.Module]) -> list[nn.Mo
 
 
 def _output_layers(model: nn.Module) -> set[nn.Module]:
-    get = getattr(model, "get_base_model", None)
-    base = get() if callable(get) else model
+    base = base_of(model)
     find = getattr(base, "get_output_embeddings", None)
     output = find() if callable(find) else None
     if not isinstance(output, nn.Module):

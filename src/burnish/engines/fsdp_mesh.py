@@ -38,8 +38,8 @@ def mesh_for(device_type: str, count: int, sharding: Sharding) -> Any:
 
 def sharded_over(model: nn.Module) -> dist.ProcessGroup:
     """The processes that hold all parts of the weights together, this one among them."""
-    mesh: Any = next(weight.device_mesh for weight in model.parameters() if is_divided(weight))
-    group: dist.ProcessGroup = mesh.get_group(mesh.ndim - 1)
+    weight: Any = next(filter(is_divided, model.parameters()))
+    group: dist.ProcessGroup = weight.device_mesh.get_group(weight.device_mesh.ndim - 1)
     return group
 
 

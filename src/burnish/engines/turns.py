@@ -1,8 +1,8 @@
 """Forward passes in which all processes take part, called by processes that have unequally many of them.
 
 Where weights lie in parts, a forward pass waits for the other processes. In a loop whose length depends on the data,
-such as writing texts, they would wait for ever. Here they say before each pass which part of the model they are about to
-call; all call the same part at once, and those who need another one, or none any more, call it in vain.
+such as writing texts, they would wait for ever. Here they say before each pass which part of the model they are about
+to call; all call the same part at once, and those who need another one, or none any more, call it in vain.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from typing import Any
 import torch
 from torch import nn
 
+from burnish.core.divided import base_of
 from burnish.core.protocols import Processes
 
 DONE, WHOLE, ENCODER = 0, 1, 2
@@ -27,11 +28,10 @@ class Turns:
     """
 
     def __init__(self, processes: Processes, model: nn.Module, device: torch.device) -> None:
-        get = getattr(model, "get_base_model", None)
         self._processes, self._device = processes, device
-        self._model: Any = get() if callable(get) else model
+        self._model: Any = base_of(model)
         config = getattr(self._model, "config", None)
-        self._encoder = self._model.get_encoder() if getattr(config, "is_encoder_decoder", False) else None
+        self._encoder: Any = self._model.get_encoder() if getattr(config, "is_encoder_decoder", False) else None
         self._is_inside = False
 
     @contextlib.contextmanager

@@ -1,4 +1,4 @@
-"""Trials before the first step where a model lies in parts: every process computes the same, on the same two examples."""
+"""Trials before the first step where a model lies in parts: every process computes the same, on the same examples."""
 
 from __future__ import annotations
 

@@ -19,7 +19,6 @@ from burnish.core.errors import SettingError
 from burnish.core.progress import TrainerControl, TrainerState
 from burnish.core.protocols import StopRequest
 from burnish.core.types import MicroBatch, Step
-from burnish.data.assembly import Assembly
 from burnish.engines import setup
 from burnish.loop.agreement import Agreement
 from burnish.loop.memory import MemoryLimit
