@@ -122,7 +122,7 @@ def test_max_time(
     words = [*train_words, "--max_time", "90m"]
     assert main(words) == 0
     captured = capfd.readouterr()
-    assert "max_time=1h 30m is over: stopping at step 4 of 8" in caplog.text
+    assert "max_time=1h 30m: stopping at step 4 of 8" in caplog.text
     assert "not at its end (max_time)" in captured.out and "The same command goes on from" in captured.out
     assert command_in(captured.out) == words
     manifest = state_of(tmp_path / "out")

@@ -83,7 +83,7 @@ def test_it_stops_saves_and_evaluates_in_time(
     assert evaluated[-1:] == ([step] if "eval_strategy" in ENDS[name] else [])
     assert len(evaluated) == len(set(evaluated))
     told = [record for record in caplog.records if "max_time" in record.getMessage()]
-    assert len(told) == 1 and f"max_time=1m is over: stopping at step {step} of 100" in told[0].getMessage()
+    assert len(told) == 1 and f"max_time=1m: stopping at step {step} of 100" in told[0].getMessage()
     assert json.loads((tmp_path / layout.RUN).read_text())["state"] == "stopped"
 
 

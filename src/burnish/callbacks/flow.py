@@ -57,7 +57,7 @@ class Cadences:
         clock = self.clock
         limit, seconds = clock.limit or 0.0, clock.seconds
         logger.warning(
-            "max_time=%s is over: stopping at step %d of %d after %s, with %s kept for a last evaluation and save. %s",
+            "max_time=%s: stopping at step %d of %d after %s; %s are kept for a last evaluation and save. %s",
             *(in_words(limit), state.global_step, state.max_steps, in_words(seconds)),
             in_words(max(0.0, min(clock.reserve, limit - seconds))),
             "The learning rate is at the end of its schedule."

@@ -156,6 +156,9 @@ def phases_of(arguments: Any, settings: Settings) -> Phases:
             raise SettingError(f"--{flag} needs --{name}.")
     if phases.evaluate and not expects_validation(settings):
         raise SettingError("--do_eval needs --validation_file, or --validation_split.")
+    strategy = arguments.eval_strategy.value
+    if phases.train and strategy != "no" and not expects_validation(settings):
+        raise SettingError(f"--eval_strategy {strategy} needs --validation_file, or --validation_split.")
     if phases == Phases(False, False, False):
         raise SettingError("Nothing is left to do: give --do_train, --do_eval or --do_predict.")
     return phases
