@@ -8,6 +8,7 @@ import os
 import shutil
 import subprocess
 import sys
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,7 @@ from checkpoint import snapshots
 from burnish.checkpoint import in_use, manifest, retention, staging
 from burnish.checkpoint.find import checkpoints
 from burnish.checkpoint.retention import Retention, prune
+from burnish.core.errors import CheckpointError
 
 
 def steps(folder: Path) -> list[int]:
@@ -201,6 +203,46 @@ def test_one_that_is_read_stays_until_it_is_not(written: Path, tmp_path: Path) -
         assert steps(folder) == [4, 12]
     prune(folder, Retention(last=1), set(), "run-a")
     assert steps(folder) == [12]
+
+
+def test_one_that_is_read_is_not_replaced_until_it_is_not(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(in_use, "PATIENCE", 0.05)
+    (checkpoint,) = snapshots.write(tmp_path, 4, run_id="old")
+    with in_use.held(checkpoint), pytest.raises(CheckpointError, match="is being read"):
+        snapshots.write(tmp_path, 4, run_id="new")
+    assert manifest.read(checkpoint)["run_id"] == "old"
+    snapshots.write(tmp_path, 4, run_id="new")
+    assert manifest.read(checkpoint)["run_id"] == "new"
+    assert os.listdir(tmp_path) == ["checkpoint-4"]
+
+
+def test_one_that_is_being_deleted_is_not_begun_to_be_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(in_use, "PATIENCE", 0.05)
+    (checkpoint,) = snapshots.write(tmp_path, 4)
+    with in_use.claimed(checkpoint) as nobody_reads_it:
+        assert nobody_reads_it
+        with pytest.raises(CheckpointError, match="is being deleted"), in_use.held(checkpoint):
+            pass
+    with in_use.held(checkpoint), in_use.claimed(checkpoint) as nobody_reads_it:
+        assert not nobody_reads_it
+
+
+def test_a_reader_that_waits_for_a_replacement_holds_the_new_one(tmp_path: Path) -> None:
+    (checkpoint,) = snapshots.write(tmp_path, 4, run_id="old")
+    (new,) = snapshots.write(tmp_path / "elsewhere", 4, run_id="new")
+    with in_use.claimed(checkpoint):
+        reader = threading.Thread(target=lambda: read.append(_run_of_held(checkpoint)))
+        read: list[str] = []
+        reader.start()
+        checkpoint.rename(tmp_path / "old")
+        new.rename(checkpoint)
+    reader.join()
+    assert read == ["new"]
+
+
+def _run_of_held(checkpoint: Path) -> str:
+    with in_use.held(checkpoint):
+        return str(manifest.read(checkpoint)["run_id"])
 
 
 def test_one_that_another_process_reads_stays(written: Path, tmp_path: Path) -> None:

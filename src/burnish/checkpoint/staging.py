@@ -7,12 +7,13 @@ that has died left behind is finished or removed by `tidy`.
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import re
 import shutil
 from pathlib import Path
 
-from . import files, handover, layout
+from . import files, handover, in_use, layout
 from .verify import problem_with
 
 STAGING = ".staging-"
@@ -69,14 +70,28 @@ def finish_models(folder: Path, *, ours: bool) -> None:
 
 
 def publish(staging: Path, target: Path) -> None:
-    """Gives a complete folder, synced already, its name. An older folder of that name goes once the new one stands."""
+    """Gives a complete folder, synced already, its name. An older folder of that name goes once the new one stands.
+
+    Raises:
+        OSError: the older one is being read, and so stays (see `in_use`).
+    """
+    if not target.exists():
+        os.rename(staging, target)
+        files.sync(target.parent)
+        return
+    with in_use.claimed(target, in_use.PATIENCE) as nobody_reads_it:
+        if not nobody_reads_it:
+            raise OSError(errno.EBUSY, "the older checkpoint of this name is being read", str(target))
+        _replace(staging, target)
+
+
+def _replace(staging: Path, target: Path) -> None:
     replaced = _beside(target, REPLACED)
-    if target.exists():
-        os.rename(target, replaced)
+    os.rename(target, replaced)
     try:
         os.rename(staging, target)
     except BaseException:
-        if replaced.exists() and not target.exists():
+        if not target.exists():
             os.rename(replaced, target)
         raise
     files.sync(target.parent)
