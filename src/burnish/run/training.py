@@ -13,7 +13,7 @@ import torch
 from torch.optim.lr_scheduler import LambdaLR
 
 from burnish.callbacks.flow import cadences_of
-from burnish.checkpoint import background, find, restore, run_id, weights
+from burnish.checkpoint import background, find, in_use, restore, run_id, weights
 from burnish.core import run_clock
 from burnish.core.errors import SettingError
 from burnish.core.progress import TrainerControl, TrainerState
@@ -101,7 +101,8 @@ def prepare(
     cadences.fill(trainer.state)
     if checkpoint is not None:
         restore.refuse_if_changed(checkpoint, saved, position)
-        _restore(trainer, checkpoint)
+        with in_use.held(checkpoint):
+            _restore(trainer, checkpoint)
         engine_state.announce(trainer, args, checkpoint, ready)
         stop_before_the_first_step(clock, trainer.state, trainer.control)
     run = processes.from_first(lambda: run_id.new_run_id() if checkpoint is None else run_id.run_of(checkpoint))

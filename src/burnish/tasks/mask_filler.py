@@ -10,7 +10,7 @@ from burnish.core.errors import DataError
 
 from .columns import TEXTS
 from .prediction_batches import device_for_prediction
-from .pretrained import TASK_KEY
+from .pretrained import TASK_KEY, load_trained
 
 NUM_SHOWN = 5
 
@@ -26,11 +26,9 @@ class MaskFiller:
     @classmethod
     def load(cls, folder: Path) -> MaskFiller:
         """Loads a folder that training has written. Raises `SettingError` where it is incomplete."""
-        from burnish.models import loading
-
-        model: Any = loading.load_model("AutoModelForMaskedLM", str(folder), trained=True)
+        model, tokenizer = load_trained(folder, "AutoModelForMaskedLM")
         task = getattr(model.config, TASK_KEY, None) or {}
-        return cls(model, loading.load_tokenizer(str(folder)), (task.get("text_columns") or [None])[0])
+        return cls(model, tokenizer, (task.get("text_columns") or [None])[0])
 
     def predict(self, rows: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
         """One dict a row, in order: `prediction`, the likeliest token for the mask, and the `probabilities` of five.

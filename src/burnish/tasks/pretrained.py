@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
+
+from burnish.checkpoint import in_use
 
 from .recipe import DataRequest, ModelRequest
 from .tokenising import chosen_length
@@ -53,23 +56,37 @@ def load_pretrained(
 
     name = request.model_name_or_path
     settings = tokenizer_settings or {}
-    tokenizer = loading.load_tokenizer(name, tokenizer_name=request.tokenizer_name, **_hub(request), **settings)
-    model: Any = loading.load_model(
-        auto_class_name,
-        name,
-        config_name=request.config_name,
-        torch_dtype=request.torch_dtype,
-        ignore_mismatched_sizes=request.ignore_mismatched_sizes,
-        seed=data.seed,
-        trained=data.train_file is None and data.dataset_name is None,  # nothing is trained: new weights stay random
-        **_hub(request),
-        **config_changes,
-    )
+    with in_use.held(name):
+        tokenizer = loading.load_tokenizer(name, tokenizer_name=request.tokenizer_name, **_hub(request), **settings)
+        model: Any = loading.load_model(
+            auto_class_name,
+            name,
+            config_name=request.config_name,
+            torch_dtype=request.torch_dtype,
+            ignore_mismatched_sizes=request.ignore_mismatched_sizes,
+            seed=data.seed,
+            trained=data.train_file is None and data.dataset_name is None,  # without training new weights stay random
+            **_hub(request),
+            **config_changes,
+        )
     said = loading.ensure_pad_token(tokenizer, model) if needs_padding else None
     limit = loading.longest_input(tokenizer, model, facts_of(model).max_positions)
     length = chosen_length(data.max_seq_length, limit, tokenizer.num_special_tokens_to_add(pair=False))
     setattr(model.config, TASK_KEY, {**task, "max_seq_length": length})
     return Pretrained(model, tokenizer, length, [("padding", said)] if said else [])
+
+
+def load_trained(folder: Path, auto_class_name: str) -> tuple[Any, Any]:
+    """The model and the tokenizer of a folder that training has written, every weight of it.
+
+    Raises:
+        SettingError: it holds no model, no tokenizer, or not all weights.
+    """
+    from burnish.models import loading
+
+    with in_use.held(folder):
+        model = loading.load_model(auto_class_name, str(folder), trained=True)
+        return model, loading.load_tokenizer(str(folder))
 
 
 def _hub(request: ModelRequest) -> dict[str, Any]:

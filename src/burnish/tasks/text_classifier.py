@@ -13,7 +13,7 @@ from burnish.core.errors import DataError
 from .columns import PAIRS, TEXTS, is_missing_text
 from .labels import MULTI_LABEL, REGRESSION
 from .prediction_batches import batches_by_length, device_for_prediction
-from .pretrained import TASK_KEY
+from .pretrained import TASK_KEY, load_trained
 
 TOKENS_PER_BATCH = 16_384
 
@@ -43,8 +43,7 @@ class TextClassifier:
         from burnish.models import loading
         from burnish.models.contract import facts_of
 
-        model: Any = loading.load_model("AutoModelForSequenceClassification", str(folder), trained=True)
-        tokenizer = loading.load_tokenizer(str(folder))
+        model, tokenizer = load_trained(folder, "AutoModelForSequenceClassification")
         loading.ensure_pad_token(tokenizer, model)
         task = getattr(model.config, TASK_KEY, None) or {}
         limit = task.get("max_seq_length") or loading.longest_input(tokenizer, model, facts_of(model).max_positions)

@@ -10,7 +10,7 @@ from burnish.core.errors import DataError
 
 from .language_rows import prompt_tokens
 from .prediction_batches import batches_by_length, device_for_prediction
-from .pretrained import TASK_KEY
+from .pretrained import TASK_KEY, load_trained
 
 TOKENS_PER_BATCH = 8_192
 NEW_TOKENS = 128
@@ -33,8 +33,7 @@ class TextWriter:
         from burnish.models import loading
         from burnish.models.contract import facts_of
 
-        model: Any = loading.load_model(auto_class_name, str(folder), trained=True)
-        tokenizer = loading.load_tokenizer(str(folder))
+        model, tokenizer = load_trained(folder, auto_class_name)
         loading.ensure_pad_token(tokenizer, model)
         task = getattr(model.config, TASK_KEY, None) or {}
         limit = loading.longest_input(tokenizer, model, facts_of(model).max_positions)

@@ -11,7 +11,7 @@ import numpy as np
 from burnish.core.errors import DataError
 
 from .prediction_batches import batches_by_length, device_for_prediction
-from .pretrained import TASK_KEY
+from .pretrained import TASK_KEY, load_trained
 
 TOKENS_PER_BATCH = 16_384
 WORDS = ("tokens", "words")
@@ -34,8 +34,7 @@ class WordTagger:
         from burnish.models import loading
         from burnish.models.contract import facts_of
 
-        model: Any = loading.load_model("AutoModelForTokenClassification", str(folder), trained=True)
-        tokenizer = loading.load_tokenizer(str(folder))
+        model, tokenizer = load_trained(folder, "AutoModelForTokenClassification")
         loading.ensure_pad_token(tokenizer, model)
         task = getattr(model.config, TASK_KEY, None) or {}
         limit = task.get("max_seq_length") or loading.longest_input(tokenizer, model, facts_of(model).max_positions)
