@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import platform
 import resource
 import shutil
 import subprocess
@@ -20,7 +21,7 @@ import tiny
 import torch
 from checkpoint import snapshots
 
-from burnish.checkpoint import manifest, staging, store
+from burnish.checkpoint import manifest, process, staging, store
 from burnish.checkpoint.export import export_model
 from burnish.checkpoint.verify import problem_with
 from burnish.core.errors import CheckpointError
@@ -169,9 +170,9 @@ def test_a_half_staged_checkpoint_of_a_process_that_ended_is_removed(tmp_path: P
 
 
 def test_drafts_of_a_process_that_ended_are_removed_and_those_of_this_one_stay(tmp_path: Path) -> None:
-    for process in (ended_process(), os.getpid()):
-        (tmp_path / f".staging-model-{process}").mkdir()
-        (tmp_path / f".run.json-{process}").write_text("{")
+    for number in (ended_process(), os.getpid()):
+        (tmp_path / f".staging-model-{number}").mkdir()
+        (tmp_path / f".run.json-{number}").write_text("{")
     snapshots.write(tmp_path, 6)
     left = {f".staging-model-{os.getpid()}", f".run.json-{os.getpid()}", "checkpoint-6"}
     assert set(os.listdir(tmp_path)) == left
@@ -201,6 +202,37 @@ def test_a_checkpoint_moved_aside_goes_where_the_new_one_came(tmp_path: Path) ->
     staging.tidy(tmp_path)
     assert manifest.read(checkpoint)["run_id"] == "new"
     assert sorted(os.listdir(tmp_path)) == ["checkpoint-4", "elsewhere"]
+
+
+def test_a_later_process_of_the_same_number_is_another(tmp_path: Path) -> None:
+    this = process.this_process()
+    if this["began"] is None:
+        pytest.skip("this system does not say when a process began")
+    label = process.label().replace(f"@{this['began']}@", "@1@")
+    assert process.labelled(f".staging-checkpoint-4-{process.label()}") == this
+    for name in (f".staging-checkpoint-4-{label}", f".trash-checkpoint-4-{label}", f".staging-conversion-{label}"):
+        (tmp_path / name).mkdir()
+    staging.tidy(tmp_path)
+    assert os.listdir(tmp_path) == []
+
+
+def test_another_machine_is_at_work_as_long_as_it_writes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(platform, "node", lambda: "node-2.gpu-@1")
+    label = process.label()
+    monkeypatch.undo()
+    assert (process.labelled(f"-{label}") or {})["host"] == "node-2.gpu-@1"
+    (tmp_path / f".staging-checkpoint-4-{label}").mkdir()
+    staging.tidy(tmp_path)
+    assert os.listdir(tmp_path) == [f".staging-checkpoint-4-{label}"]
+    monkeypatch.setattr(staging, "SIGN_OF_LIFE", -1)
+    staging.tidy(tmp_path)
+    assert os.listdir(tmp_path) == []
+
+
+def test_a_trial_and_a_conversion_are_apart(tmp_path: Path) -> None:
+    (staging.conversion_folder(tmp_path) / "state").write_text("")
+    staging.trial_folder(tmp_path)
+    assert len(os.listdir(tmp_path)) == 2 and len(list(tmp_path.rglob("state"))) == 1
 
 
 def test_what_another_living_process_stages_is_left_alone(tmp_path: Path) -> None:

@@ -13,6 +13,8 @@ from typing import Any
 
 from burnish.core.errors import CheckpointError
 
+from . import process
+
 _BLOCK = 1 << 20  # bytes read at a time for a checksum
 
 
@@ -38,7 +40,7 @@ def read_json(path: Path) -> dict[str, Any]:
 
 def replace_json(path: Path, content: Any) -> None:
     """Writes a small file so that a reader, or a crash, meets the old content or the new one and nothing between."""
-    draft = path.with_name(f".{path.name}-{os.getpid()}")
+    draft = path.with_name(f".{path.name}-{process.label()}")
     try:
         draft.write_text(as_json(content), encoding="utf-8")
         sync(draft)
@@ -68,8 +70,11 @@ def save_tensors(path: Path, content: Any) -> None:
         )
 
 
-def load_tensors(path: Path) -> Any:
+def load_tensors(path: Path, *, mapped: bool = False) -> Any:
     """``torch.load`` on the CPU, tensors and plain values only.
+
+    Args:
+        mapped: leave tensors in the file until they are read: for processes that take a part each.
 
     Raises:
         CheckpointError: the file is damaged, or holds objects that could run code.
@@ -77,7 +82,7 @@ def load_tensors(path: Path) -> Any:
     import torch
 
     try:
-        return torch.load(path, map_location="cpu", weights_only=True)
+        return torch.load(path, map_location="cpu", weights_only=True, mmap=mapped)
     except Exception as error:
         raise CheckpointError(f"{path} cannot be read: {str(error).splitlines()[0]}") from error
 

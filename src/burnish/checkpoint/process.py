@@ -1,12 +1,14 @@
-"""Which process writes a run, so that others can tell whether it lives."""
+"""Which process writes a run or a folder, so that others can tell whether it lives."""
 
 from __future__ import annotations
 
 import os
 import platform
+import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote, unquote
 
 
 def this_process() -> dict[str, Any]:
@@ -22,6 +24,25 @@ def is_alive(process: Mapping[str, Any]) -> bool | None:
     if number <= 0 or not _exists(number):
         return False
     return process.get("began") in (None, _began(number))
+
+
+def label() -> str:
+    """This process as the end of a file's name: ``<pid>@<began>@<host>``."""
+    process = this_process()
+    return f"{process['pid']}@{process['began'] or ''}@{quote(process['host'], safe='')}"
+
+
+def labelled(name: str) -> dict[str, Any] | None:
+    """The process in a name that ends with a `label`, or with ``-<pid>`` of this machine; None where there is none."""
+    found = re.search(r"-(\d+)(?:@(\d*)@([^@/]*))?$", name)
+    if found is None:
+        return None
+    number, began, host = found.groups()
+    return {
+        "host": platform.node() if host is None else unquote(host),
+        "pid": int(number),
+        "began": int(began) if began else None,
+    }
 
 
 def _exists(number: int) -> bool:

@@ -1,7 +1,7 @@
 """Folders that appear whole or not at all, and disappear the same way.
 
-Everything is prepared beside its place under a name that starts with a dot, and moved by one rename. What a process
-that has died left behind is finished or removed by `tidy`.
+Everything is prepared beside its place under a name that starts with a dot and ends with the process (see
+`process.label`), and moved by one rename. What a process that has died left behind is finished or removed by `tidy`.
 """
 
 from __future__ import annotations
@@ -11,9 +11,10 @@ import errno
 import os
 import re
 import shutil
+import time
 from pathlib import Path
 
-from . import files, handover, in_use, layout
+from . import files, handover, in_use, layout, process
 from .verify import problem_with
 
 STAGING = ".staging-"
@@ -25,34 +26,34 @@ TRASH = ".trash-"
 
 TRIAL = f"{STAGING}trial-"
 """Parts of a checkpoint, tried out."""
+CONVERSION = f"{STAGING}conversion-"
+"""The state of an optimizer, made fit for another engine."""
 MODEL = f"{STAGING}model-"
 """A model being exported."""
-DRAFTS = (f"{TRIAL}*", f".{layout.RUN}-*")
-"""A trial, and the manifest of the run that writes here."""
+DRAFTS = (f"{TRIAL}*", f"{CONVERSION}*", f".{layout.RUN}-*")
+"""A trial, a conversion, and the manifest of the run that writes here."""
+SIGN_OF_LIFE = 600
+"""Seconds without a change after which what another machine has begun counts as left behind."""
 
 
 def staging_folder(output_dir: Path, step: int) -> Path:
-    """An empty folder to write the checkpoint of `step` in: ``.staging-checkpoint-<step>-<pid>``."""
-    folder = _beside(output_dir / layout.folder_name(step), STAGING)
-    shutil.rmtree(folder, ignore_errors=True)
-    folder.mkdir(parents=True)
-    return folder
+    """An empty folder to write the checkpoint of `step` in: ``.staging-checkpoint-<step>-<process>``."""
+    return _empty(_beside(output_dir / layout.folder_name(step), STAGING))
 
 
 def trial_folder(output_dir: Path) -> Path:
-    """An empty folder to try out saving in: ``.staging-trial-<pid>``."""
-    folder = output_dir / f"{TRIAL}{os.getpid()}"
-    shutil.rmtree(folder, ignore_errors=True)
-    folder.mkdir(parents=True)
-    return folder
+    """An empty folder to try out saving in: ``.staging-trial-<process>``."""
+    return _empty(output_dir / f"{TRIAL}{process.label()}")
+
+
+def conversion_folder(output_dir: Path) -> Path:
+    """An empty folder to convert the state of an optimizer in: ``.staging-conversion-<process>``."""
+    return _empty(output_dir / f"{CONVERSION}{process.label()}")
 
 
 def model_folder(folder: Path) -> Path:
-    """An empty folder to write a model in that is to be moved into `folder`: ``.staging-model-<pid>``."""
-    draft = folder / f"{MODEL}{os.getpid()}"
-    shutil.rmtree(draft, ignore_errors=True)
-    draft.mkdir(parents=True)
-    return draft
+    """An empty folder to write a model in that is to be moved into `folder`: ``.staging-model-<process>``."""
+    return _empty(folder / f"{MODEL}{process.label()}")
 
 
 def finish_models(folder: Path, *, ours: bool) -> None:
@@ -133,11 +134,17 @@ def tidy(output_dir: Path) -> None:
 
 
 def _beside(folder: Path, kind: str) -> Path:
-    return folder.with_name(f"{kind}{folder.name}-{os.getpid()}")
+    return folder.with_name(f"{kind}{folder.name}-{process.label()}")
+
+
+def _empty(folder: Path) -> Path:
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir(parents=True)
+    return folder
 
 
 def _target_of(leftover: Path) -> Path | None:
-    found = re.fullmatch(rf"\.[a-z]+-({layout.PREFIX}\d+)-\d+", leftover.name)
+    found = re.fullmatch(rf"\.[a-z]+-({layout.PREFIX}\d+)-[^-].*", leftover.name)
     return leftover.with_name(found.group(1)) if found else None
 
 
@@ -147,18 +154,24 @@ def _is_complete(staged: Path) -> bool:
 
 def _is_ours(leftover: Path) -> bool:
     """This process may be exporting a model in one thread while it writes a checkpoint in another."""
-    return leftover.name.endswith(f"-{os.getpid()}")
+    maker = process.labelled(leftover.name)
+    return maker is not None and maker["pid"] == os.getpid() and process.is_alive(maker) is True
 
 
 def _is_at_work(leftover: Path) -> bool:
-    """Whether the process that made it is another one that lives on."""
-    process = int(leftover.name.rsplit("-", 1)[-1]) if leftover.name.rsplit("-", 1)[-1].isdigit() else 0
-    if process in (0, os.getpid()):
+    """Whether the process that made it is another one that lives on. One on another machine is taken to live for
+    some minutes after it last wrote something."""
+    maker = process.labelled(leftover.name)
+    if maker is None or _is_ours(leftover):
         return False
-    try:
-        os.kill(process, 0)
-    except ProcessLookupError:
-        return False
-    except PermissionError:
-        return True
-    return True
+    is_alive = process.is_alive(maker)
+    return _changed(leftover) > time.time() - SIGN_OF_LIFE if is_alive is None else is_alive
+
+
+def _changed(leftover: Path) -> float:
+    """When something in it was last written, or it was given its name; seconds since 1970."""
+    times = [0.0]
+    for path in (leftover, *leftover.rglob("*")):
+        with contextlib.suppress(OSError):  # being written
+            times.append(path.lstat().st_ctime)
+    return max(times)

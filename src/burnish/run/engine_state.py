@@ -103,7 +103,7 @@ def announce(trainer: Trainer, args: Any, checkpoint: Path, ready: contextlib.Ex
     engine = trainer.engine
     if engine.state_folder is None:
         return
-    scratch = engine.processes.from_first(lambda: staging.trial_folder(Path(args.output_dir)))
+    scratch = engine.processes.from_first(lambda: staging.conversion_folder(Path(args.output_dir)))
     if engine.process_index == 0:
         ready.callback(shutil.rmtree, scratch, ignore_errors=True)
     whole = partial(_whole, trainer, checkpoint)
