@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -12,9 +13,11 @@ from checkpoint import snapshots
 
 from burnish.checkpoint.process import this_process
 from burnish.checkpoint.run_manifest import RunManifest
+from burnish.checkpoint.verify import problem_with
+from burnish.cli import runs_found
 from burnish.cli.main import main
 from burnish.cli.runs import listing
-from burnish.cli.runs_found import find_runs
+from burnish.cli.runs_found import Traces, find_runs
 from burnish.cli.runs_table import cut, fitted, size
 
 
@@ -95,6 +98,41 @@ def test_only_whole_checkpoints_of_the_run_are_gone_on_from(tmp_path: Path) -> N
     (one,) = find_runs(tmp_path)
     assert one.resume_from == "checkpoint-3"
     assert list(one.torn) == ["checkpoint-6"] and "optimizer.pt has 3 bytes" in one.torn["checkpoint-6"]
+
+
+def test_what_a_running_job_deletes_meanwhile_is_not_torn(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    run(tmp_path / "a", "running", 3, 6, process=this_process())
+
+    def late(checkpoint: Path, checksums: bool = True) -> str | None:
+        if checkpoint.name == "checkpoint-3" and checkpoint.exists():
+            shutil.rmtree(checkpoint)
+        return problem_with(checkpoint, checksums=checksums)
+
+    monkeypatch.setattr(runs_found, "problem_with", late)
+    (one,) = find_runs(tmp_path)
+    assert (one.torn, one.step) == ({}, 6)
+
+
+def test_a_file_that_goes_while_it_is_looked_at_counts_for_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run(tmp_path / "a", "finished", 3, when=5)
+    stat = Path.stat
+
+    def late(path: Path, **options: Any) -> os.stat_result:
+        if path.name == "log.jsonl":
+            raise FileNotFoundError(path)
+        return stat(path, **options)
+
+    monkeypatch.setattr(Path, "stat", late)
+    monkeypatch.setattr(Path, "exists", lambda path: True)
+    assert Traces(tmp_path / "a", None).last_active == 5
+
+
+def test_a_checkpoint_of_no_step_is_no_run(tmp_path: Path) -> None:
+    run(tmp_path / "a", "failed", 0)
+    (tmp_path / "a" / "checkpoint-0" / "run.json").write_text("{}")
+    assert list(found(tmp_path)) == ["a"]
 
 
 def test_the_list_is_by_time_and_knows_sizes(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:

@@ -86,7 +86,7 @@ def find_runs(top: Path) -> list[FoundRun]:
     for place, folders, names in os.walk(top):
         folder = Path(place)
         inside = owners.get(folder.parent)
-        if not layout.step_of(folder) and is_run(folder):
+        if layout.step_of(folder) is None and is_run(folder):
             found[folder] = read_run(folder)
             inside = folder
         if inside is not None:
@@ -133,8 +133,9 @@ class Traces:
 
     def __init__(self, folder: Path, manifest: RunManifest | None) -> None:
         self.folder, self.manifest = folder, manifest
-        self.checkpoints = checkpoints(folder)
-        problems = {path: problem_with(path, checksums=False) for path in self.checkpoints}
+        problems = {path: problem_with(path, checksums=False) for path in checkpoints(folder)}
+        problems = {path: problem for path, problem in problems.items() if path.is_dir()}  # not deleted meanwhile
+        self.checkpoints = list(problems)
         self.torn = {path.name: problem for path, problem in problems.items() if problem}
         whole = [path for path in self.checkpoints if problems[path] is None]
         self.good = [path for path in whole if manifest is None or run_of(path) == manifest.run_id]
@@ -198,7 +199,7 @@ class Traces:
     @property
     def last_active(self) -> float:
         paths = [self.folder / layout.RUN, self.folder / LOG, *self.checkpoints, self.folder / layout.TRAINER_STATE]
-        return max((path.stat().st_mtime for path in paths if path.exists()), default=0.0)
+        return max(map(_written, paths))
 
 
 def _state(traces: Traces) -> str:
@@ -217,6 +218,14 @@ def _size(path: Path) -> int:
         return path.lstat().st_size
     except OSError:  # gone meanwhile
         return 0
+
+
+def _written(path: Path) -> float:
+    """Seconds since 1970; 0 where there is no such file."""
+    try:
+        return path.stat().st_mtime
+    except OSError:  # gone meanwhile, too
+        return 0.0
 
 
 def _tail(path: Path) -> Iterator[str]:
