@@ -182,7 +182,7 @@ def test_two_runs_at_once_in_a_folder_are_refused(tmp_path):
 
 def test_what_a_run_reads_is_not_moved_aside(tmp_path, monkeypatch):
     (tmp_path / "train.csv").write_text("text,label")
-    for setting in ("train_file", "model_name_or_path"):
+    for setting in ("train_file", "model_name_or_path", "deepspeed", "generation_config"):
         with pytest.raises(UserError, match=f"would move .* aside, and with it --{setting}"):
             decided(tmp_path, record(**{setting: str(tmp_path / "train.csv")}), overwrite=True)
     monkeypatch.chdir(tmp_path)

@@ -72,6 +72,30 @@ def test_the_words(tmp_path: Path) -> None:
     ]
 
 
+def test_paths_are_found_from_another_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    before, now = tmp_path / "before", tmp_path / "now"
+    now.mkdir()
+    files = {"deepspeed": "ds.json", "fsdp_config": "fsdp.json", "generation_config": "beams", "cache_dir": "cache"}
+    for name in files.values():
+        (before / name).mkdir(parents=True)
+    values = {**files, "tokenizer_name": "someone/tokens", "train_file": "rows-*.csv"}
+    settings = {name: {"value": value, "origin": "flag"} for name, value in values.items()}
+    run = kept(before, settings=settings)
+    monkeypatch.chdir(now)
+    words = words_again(run, ["--output_dir", "new"], before)
+    given = dict(zip(words[2:-2:2], words[3:-2:2], strict=True))
+    found = {f"--{name}": str(before / path) for name, path in {**files, "train_file": "rows-*.csv"}.items()}
+    assert given == {**found, "--tokenizer_name": "someone/tokens"}
+    monkeypatch.chdir(before)
+    assert "--deepspeed ds.json" in " ".join(words_again(run, [], before))
+
+
+@pytest.mark.parametrize("given", ['{"zero_optimization": {"stage": 2}}', {"zero_optimization": {"stage": 2}}])
+def test_a_configuration_that_is_no_file_stays_as_it_was(given: object, tmp_path: Path) -> None:
+    run = kept(tmp_path, settings={"deepspeed": {"value": given, "origin": "flag"}})
+    assert '{"zero_optimization": {"stage": 2}}' in words_again(run, [], tmp_path / "a")
+
+
 def test_what_is_not_as_it_was_is_told(tmp_path: Path) -> None:
     from burnish.checkpoint.manifest import versions
     from burnish.cli.fingerprints import fingerprint

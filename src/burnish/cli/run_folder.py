@@ -6,6 +6,7 @@ import os
 import shlex
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from burnish.checkpoint.run_manifest import RunManifest
 from burnish.core.errors import SettingError, UserError
@@ -124,7 +125,6 @@ def _finished_already(folder: Path, earlier: RunManifest) -> str:
 
 
 def _another_run(folder: Path, earlier: RunManifest, changes: list[Change]) -> str:
-
     state = f"finished {_day(earlier.finished)}" if earlier.finished else "interrupted"
     table = table_lines(["setting", "was", "now"], [[c.name, c.was, c.now] for c in changes])
     ways = [
@@ -139,13 +139,23 @@ def _another_run(folder: Path, earlier: RunManifest, changes: list[Change]) -> s
     return "\n".join(lines)
 
 
-INPUTS = ("train_file", "validation_file", "test_file", "model_name_or_path", "config_name", "tokenizer_name")
+INPUTS = (
+    *("train_file", "validation_file", "test_file", "model_name_or_path", "config_name", "tokenizer_name", "cache_dir"),
+    *("deepspeed", "fsdp_config", "generation_config"),
+)
+"""Settings that may be the path of something that a run reads."""
+
+
+def path_in(name: str, value: Any) -> str | None:
+    """What a setting says as the path of an input; None where it is none, such as a configuration given as JSON."""
+    is_text = isinstance(value, (str, Path)) and str(value) and not str(value).lstrip().startswith("{")
+    return str(value) if name in INPUTS and is_text else None
 
 
 def _check_holds_no_input(folder: Path, record: RunManifest) -> None:
     """Refuses to move away the folder one stands in, or what the run itself reads."""
-    values = {name: record.settings.get(name, {}).get("value") for name in INPUTS}
-    inputs = {f"--{name} {value}": Path(str(value)) for name, value in values.items() if value}
+    values = {name: path_in(name, record.settings.get(name, {}).get("value")) for name in INPUTS}
+    inputs = {f"--{name} {value}": Path(value) for name, value in values.items() if value}
     for what, path in {"the folder you are in": Path.cwd(), **inputs}.items():
         if path.exists() and folder.resolve() in (path.resolve(), *path.resolve().parents):
             raise UserError(

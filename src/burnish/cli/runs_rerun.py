@@ -16,7 +16,7 @@ from burnish.tasks.shards import are_shards, is_remote
 
 from .console import complain, say
 from .fingerprints import DATA_FILES, fingerprint
-from .run_folder import INPUTS
+from .run_folder import path_in
 
 GIVEN = ("flag", "file")
 """Origins of settings that the user gave; all others follow from them."""
@@ -71,9 +71,10 @@ def _word(name: str, value: Any) -> list[str]:
 
 def _found_from_here(name: str, value: Any, folder: str) -> Any:
     """A path that was given in another folder, so that it is found from this one."""
-    if name not in INPUTS or Path(folder) == Path.cwd():
+    given = path_in(name, value)
+    if given is None or Path(folder) == Path.cwd():
         return value
-    path = Path(folder, str(value))
+    path = Path(folder, given)
     return str(path) if path.exists() or (are_shards(str(value)) and not is_remote(str(value))) else value
 
 
