@@ -167,9 +167,10 @@ class Seq2SeqTrainer(Trainer):
                 if written is not None:
                     return written
                 self.engine.free_memory()
-                if writer.at_once == 1:
+                if writer.at_once == 1 or self.engine.lockstep:  # the others do not begin again
                     raise OutOfMemoryError(
-                        f"Memory ran out at a single text. Set a smaller generation_max_length. ({words})"
+                        f"Memory ran out at {writer.at_once} texts. Set a smaller generation_max_length, or "
+                        f"per_device_eval_batch_size. ({words})"
                     )
                 writer.at_once //= 2
                 logger.warning("Memory ran out: at most %d texts are written at once from now on.", writer.at_once)

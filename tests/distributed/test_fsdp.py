@@ -131,3 +131,28 @@ def test_mixed_precision(precision: str, tmp_path: Path) -> None:
         assert runs.difference(one["weights"], other["weights"]) < 5e-3
         assert all(weight.dtype == torch.float32 for weight in one["weights"].values())
     assert fsdp[0]["loss"] == fsdp[1]["loss"]
+
+
+class Poisoned(burnish.Trainer):
+    """One process alone has a loss that is not finite, in the second step."""
+
+    def compute_loss(self, model: Any, inputs: Any, return_outputs: bool = False, **more: Any) -> Any:
+        loss, outputs = super().compute_loss(model, inputs, return_outputs=True, **more)
+        if self.is_in_train and self.state.global_step == 1 and self.args.process_index == 1:
+            loss = loss * float("nan")
+        return (loss, outputs) if return_outputs else loss
+
+
+def with_a_nan(folder: Path, policy: str) -> Any:
+    parts = {"train_dataset": tiny.class_rows(12)}
+    run = runs.trainer(folder, Poisoned, parts=parts, max_steps=3, nonfinite_policy=policy, fsdp=True)
+    run.train()
+    return whole(run.model), runs.logged(run, "loss")
+
+
+def test_a_step_that_is_not_finite_is_so_for_all(tmp_path: Path) -> None:
+    ended = in_processes(2, tmp_path, with_a_nan, tmp_path / "stop", "stop")
+    assert [one.error for one in ended] == ["NonFiniteError"] * 2
+    one, other = values(in_processes(2, tmp_path, with_a_nan, tmp_path / "skip", "skip"))
+    assert runs.difference(one[0], other[0]) == 0.0 and one[1] == other[1]
+    assert all(bool(weight.isfinite().all()) for weight in one[0].values())

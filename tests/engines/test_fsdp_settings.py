@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from pathlib import Path
 from typing import Any
 
@@ -74,17 +73,22 @@ def test_what_is_refused(fsdp: Any, config: dict[str, Any], words: str, tmp_path
 
 
 @pytest.mark.parametrize("name", sorted(NO_EFFECT))
-def test_what_belongs_to_fsdp_1_is_said(name: str, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    with caplog.at_level(logging.WARNING, "burnish"):
-        assert sharding(tmp_path, **{name: "another"}) == Sharding()
-    assert f"'{name}' = 'another' has no effect: {NO_EFFECT[name]}" in caplog.text
+def test_what_belongs_to_fsdp_1_is_said(name: str, tmp_path: Path) -> None:
+    found = sharding(tmp_path, **{name: "another"})
+    assert found == Sharding()
+    assert found.remarks == (f"`fsdp_config`: {name!r} = 'another' has no effect: {NO_EFFECT[name]}.",)
 
 
-def test_usual_settings_need_no_word(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_usual_settings_need_no_word(tmp_path: Path) -> None:
     usual = {"version": 2, "sync_module_states": True, "use_orig_params": True, "xla": False}
-    with caplog.at_level(logging.WARNING, "burnish"):
-        assert sharding(tmp_path, **usual, cpu_ram_efficient_loading=True) == Sharding()
-    assert caplog.text == ""
+    found = sharding(tmp_path, **usual, cpu_ram_efficient_loading=False)
+    assert found == Sharding() and found.remarks == ()
+
+
+def test_loading_on_the_first_process(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert "the model is loaded already" in sharding(tmp_path, cpu_ram_efficient_loading=True).remarks[0]
+    monkeypatch.setenv("FSDP_CPU_RAM_EFFICIENT_LOADING", "true")
+    assert sharding(tmp_path, cpu_ram_efficient_loading=True).remarks == ()
 
 
 @pytest.mark.parametrize(("size", "words"), [(None, "LOCAL_WORLD_SIZE"), (3, "groups of 3")])

@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 
-from burnish.core.divided import as_own, mapped
+from burnish.core.divided import as_own, is_divided, mapped
 from burnish.core.errors import CheckpointError
 from burnish.core.progress import TrainerState
 
@@ -125,7 +125,8 @@ def _restore(checkpoint: Path, optimizer: Any, scheduler: Any, scaler: Any, stat
                 *(checkpoint, name, names[name], name),
             )
             continue
-        saved = given.get(name) or files.load_tensors(checkpoint / names[name])
+        in_parts = name == "optimizer" and any(map(is_divided, _parameters(part)))
+        saved = given.get(name) or files.load_tensors(checkpoint / names[name], mapped=in_parts)
         if name == "optimizer":
             _fill_optimizer(part, saved, checkpoint, rate_too=scheduler is not None)
         else:

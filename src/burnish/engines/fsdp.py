@@ -101,6 +101,8 @@ class FSDPEngine(SingleEngine):
         from torch.distributed.fsdp import fully_shard
 
         _refuse_model(model)
+        for remark in self.sharding.remarks:
+            logger.log(logging.WARNING if self.process_index == 0 else logging.DEBUG, remark)
         fsdp_weights.refuse_unlike(model, self.processes)
         shell, follow = Shell(model), fsdp_weights.Following(model, optimizer)
         mesh = mesh_for(self.device.type, self.processes.count, self.sharding)

@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import difflib
-import logging
+import os
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import torch
 
 from burnish.core.errors import SettingError
-
-logger = logging.getLogger(__name__)
 
 TYPES = {
     "bf16": torch.bfloat16,
@@ -40,7 +38,7 @@ NO_EFFECT = {
     "limit_all_gathers": "FSDP2 bounds the memory of weights that are gathered ahead by itself",
     "sharding_strategy": "`fsdp` says what is divided",
 }
-"""Settings of FSDP 1 with a value that changes nothing here, and why. Said as a warning."""
+"""Settings of FSDP 1 with a value that changes nothing here, and why."""
 USUAL = {"version": (2, "2"), "sync_module_states": (True, "true"), "use_orig_params": (True, "true")}
 """Values that need no word."""
 
@@ -51,6 +49,9 @@ REFUSED = {
     "xla_fsdp_grad_ckpt": "TPUs are not supported",
     "ignored_modules": "every weight is divided; what is not to be trained can be frozen (requires_grad_(False))",
 }
+
+LOADING = "FSDP_CPU_RAM_EFFICIENT_LOADING"
+"""By this variable transformers loads weights on the first process only."""
 
 BY_BLOCKS, BY_SIZE, ROOT_ONLY = "TRANSFORMER_BASED_WRAP", "SIZE_BASED_WRAP", "NO_WRAP"
 FULL, SHARDED = "FULL_STATE_DICT", "SHARDED_STATE_DICT"
@@ -84,6 +85,8 @@ class Sharding:
     which each process holds a whole gradient."""
     writes_parts: bool = False
     """Whether each process writes its part of a checkpoint."""
+    remarks: tuple[str, ...] = field(default=(), compare=False, repr=False)
+    """What is to be said of settings that change nothing."""
 
     @classmethod
     def of(cls, args: Any) -> Sharding:
@@ -104,6 +107,7 @@ class Sharding:
             offload=offload,
             syncs_each_batch=_flag(config, "sync_each_batch", otherwise=offload),
             writes_parts=_checkpoints(config) == SHARDED,
+            remarks=_remarks(config),
             **_wrapping(config),
             **_precision(config, args.mixed_precision),
         )
@@ -113,12 +117,26 @@ def _check_names(config: Mapping[str, Any]) -> None:
     for name, value in config.items():
         if name in REFUSED and value not in (False, "false", "", "None", "none", {}):
             raise SettingError(f"fsdp_config: {name!r} = {value!r}: {REFUSED[name]}. Leave it out.")
-        if name in NO_EFFECT and value not in USUAL.get(name, ()):
-            logger.warning("`fsdp_config`: %r = %r has no effect: %s.", name, value, NO_EFFECT[name])
         if name not in (*KNOWN, *NO_EFFECT, *REFUSED):
             near = difflib.get_close_matches(name, KNOWN, n=1)
             hint = f" Did you mean {near[0]!r}?" if near else ""
             raise SettingError(f"fsdp_config has no setting {name!r}.{hint} There is: {', '.join(KNOWN)}.")
+
+
+def _remarks(config: Mapping[str, Any]) -> tuple[str, ...]:
+    """A sentence for each setting that changes nothing."""
+    found = [
+        f"`fsdp_config`: {name!r} = {value!r} has no effect: {NO_EFFECT[name]}."
+        for name, value in config.items()
+        if name in NO_EFFECT and value not in USUAL.get(name, ())
+    ]
+    if _flag(config, "cpu_ram_efficient_loading") and not os.environ.get(LOADING):
+        found.append(
+            "`fsdp_config`: 'cpu_ram_efficient_loading' has no effect: the model is loaded already. accelerate launch "
+            "tells transformers in time; or build the model under torch.device('meta') on all processes but the first, "
+            "whose weights all of them get."
+        )
+    return tuple(found)
 
 
 def _flag(config: Mapping[str, Any], name: str, otherwise: bool = False) -> bool:

@@ -28,7 +28,7 @@ from burnish.optim.optimizers import set_training
 
 from .data import assembly_for, check_rows, loading_for, pruned, row_checks
 from .eval_shares import in_lockstep, over_processes, own_batches, terms_over_processes
-from .hooks import has_own_loss, overridden, takes
+from .hooks import evaluates_in_lockstep, has_own_loss, overridden, takes
 from .judging import Judging, follows_from_loss
 from .length_order import ByLength, in_length_order
 from .loss import counted, counter_for, native_loss
@@ -124,6 +124,7 @@ def evaluated(
     objective, by_length = trainer.objective, loader if isinstance(loader, ByLength) else None
     trainer.engine.divide(trainer.model)
     model = trainer.engine.unwrapped(trainer.model_wrapped)
+    lockstep = evaluates_in_lockstep(trainer)  # a row alone, or half a batch, is computed by this process alone
     loop = EvaluationLoop(
         predict=lambda inputs: trainer.prediction_step(model, trainer.engine.to_device(inputs), loss_only, ignore_keys),
         count=counter_for(trainer),
@@ -131,22 +132,25 @@ def evaluated(
         events=trainer.callback_handler,
         gather={**judging.gather},
         judge=judging.of_batch,
-        rows_apart=not trainer.engine.lockstep and not objective.rows_interact,
+        rows_apart=not (lockstep or objective.rows_interact),
         preprocess=trainer.preprocess_logits_for_metrics,
         main_input=getattr(trainer.model, "main_input_name", "input_ids"),
         rows_an_event=args.eval_batch_size if by_length is not None else None,
         terms=trainer.loss_terms,
-        parts=partial(in_parts_that_fit, trainer.engine, not has_own_loss(trainer) and not objective.rows_interact),
+        parts=partial(
+            in_parts_that_fit, trainer.engine, not (lockstep or has_own_loss(trainer) or objective.rows_interact)
+        ),
     )
     with in_evaluation_mode(trainer), contextlib.nullcontext() if by_length is None else by_length.computed_so():
         batches = own_batches(loader, trainer.engine.processes)
-        if trainer.engine.lockstep:
+        if lockstep:
             batches = in_lockstep(batches, loader, trainer.engine.processes)
         of_process = loop.run(batches)
     loss, rows, gathered = over_processes(*of_process, judging, trainer.engine.processes)
     terms = terms_over_processes(loop.terms_seen, trainer.engine.processes)
     results = {name: collector.result() for name, collector in gathered.items()}
-    metrics = judging.metrics(results)
+    own = judging.metrics(results)  # one that draws at random is another on each process
+    metrics = trainer.engine.processes.from_first(lambda: own)
     if loss.value is not None:
         metrics |= {"perplexity": perplexity_of_loss(loss.value)} if of_loss else {}
         metrics[f"{prefix}_loss"] = loss.value
