@@ -15,15 +15,15 @@ from .core.errors import OutOfMemoryError
 from .core.randomness import kept
 from .core.types import EvalLoopOutput, PredictionOutput
 from .data.table import spread
+from .evaluation.decoded import decoded
 from .evaluation.judge import Judge
 from .evaluation.names import prefixed
 from .evaluation.prediction import EvalPrediction
-from .evaluation.texts import decoded
 from .generation.decoding import decoding_config, pad_id_of, settings_from
 from .generation.library import generated
 from .generation.prompts import are_texts, cut_rows, filled_up, inputs_to_read, with_pads
-from .generation.texts import in_words, text_file, write_texts
 from .generation.writer import AT_ONCE, Request, Writer
+from .generation.written_texts import in_words, text_file, write_texts
 from .loop.memory import attempted
 from .run.hooks import overridden
 from .run.judging import reading_for

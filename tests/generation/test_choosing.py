@@ -8,7 +8,7 @@ from transformers import MinPLogitsWarper, TemperatureLogitsWarper, TopKLogitsWa
 
 from burnish.generation.choosing import Choice, drawn, likeliest
 from burnish.generation.decoding import Decoding, Sampling
-from burnish.generation.text import Text
+from burnish.generation.unfinished import Text
 
 EVERYTHING = Sampling(temperature=1.0, top_k=0, top_p=1.0, min_p=0.0)
 

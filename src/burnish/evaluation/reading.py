@@ -12,7 +12,7 @@ import torch
 from burnish.core.errors import DataError, SettingError
 from burnish.core.types import IGNORED_LABEL
 
-from .texts import decoded
+from .decoded import decoded
 
 Array = np.ndarray[Any, np.dtype[Any]]
 Read = TypeVar("Read")

@@ -10,7 +10,7 @@ import torch
 from burnish.core.randomness import GENERATION, seed_for
 
 from .decoding import Decoding, Sampling
-from .text import Text
+from .unfinished import Text
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from .choosing import Choice
-from .text import Stops, Text
+from .unfinished import Stops, Text
 
 if TYPE_CHECKING:
     from .slots import Slots

@@ -14,7 +14,7 @@ from .choosing import Choice
 from .continuous import Continuous
 from .decoding import Decoding
 from .lockstep import Lockstep
-from .text import Stops, Text
+from .unfinished import Stops, Text
 
 logger = logging.getLogger(__name__)
 

@@ -12,7 +12,7 @@ import torch
 
 from .choosing import Choice
 from .prompts import filled_up
-from .text import Stops, Text
+from .unfinished import Stops, Text
 
 ENDED = 0.125
 """Share of texts that have ended before the others are moved together: that copies the cache."""

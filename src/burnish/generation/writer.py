@@ -19,7 +19,7 @@ from .fits import Fit, lockstep_fits, slots_fit
 from .library import Library
 from .lockstep import Lockstep
 from .prompts import by_length
-from .text import Stops, Text
+from .unfinished import Stops, Text
 
 if TYPE_CHECKING:
     from burnish.models.contract import ModelFacts

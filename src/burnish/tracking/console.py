@@ -16,7 +16,7 @@ from .lines import GAP, metrics_line, pace_numbers, place, training_numbers
 from .memory import memory_in_use
 from .pace import Mark, Pace, rates_between
 from .peak import peak_flops
-from .samples import how_many, text_lines
+from .text_samples import how_many, text_lines
 from .values import Announced, split_of
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ import tiny
 import torch
 
 from burnish.core.errors import SettingError
-from burnish.evaluation.texts import decoded
+from burnish.evaluation.decoded import decoded
 
 IDS = [[2, 5, 6, -100], [7, -100, -100, -100]]
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from burnish.tracking.samples import LONGEST, how_many, shown, text_lines
+from burnish.tracking.text_samples import LONGEST, how_many, shown, text_lines
 
 
 def test_how_many() -> None:
