@@ -14,11 +14,11 @@ from checkpoint import snapshots
 from burnish.checkpoint.process import this_process
 from burnish.checkpoint.run_manifest import RunManifest
 from burnish.checkpoint.verify import problem_with
-from burnish.cli import runs_found
 from burnish.cli.main import main
-from burnish.cli.runs import listing
-from burnish.cli.runs_found import Traces, find_runs
-from burnish.cli.runs_table import cut, fitted, size
+from burnish.cli.runs import found as runs_found
+from burnish.cli.runs.command import listing
+from burnish.cli.runs.found import Traces, find_runs
+from burnish.cli.runs.table import cut, fitted, size
 
 
 def run(place: Path, state: str = "finished", *steps: int, when: int = 0, **changes: Any) -> RunManifest:
@@ -285,7 +285,8 @@ def test_a_file_that_moved_and_a_model_named_from_elsewhere_are_the_same(
 ) -> None:
     (tmp_path / "model").mkdir()
     for name, path, model in (("a", "/one/train.csv", "model"), ("b", "/two/train.csv", str(tmp_path / "model"))):
-        values = {"train_file": path, "model_name_or_path": model}
+        engine = json.dumps({"zero_optimization": dict.fromkeys(map(str, range(99)), 2)})  # longer than a name may be
+        values = {"train_file": path, "model_name_or_path": model, "deepspeed": engine}
         settings = {key: {"value": value, "origin": "flag"} for key, value in values.items()}
         known = {"data": {"train_file": file("a", path)}, "model": {"name_or_path": model}}
         run(tmp_path / name, settings=settings, folder=str(tmp_path), **known)

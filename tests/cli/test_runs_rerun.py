@@ -11,7 +11,7 @@ import pytest
 
 from burnish.checkpoint.run_manifest import RunManifest
 from burnish.cli.main import main
-from burnish.cli.runs_rerun import changes_since, words_again
+from burnish.cli.runs.rerun import changes_since, words_again
 
 
 def manifest(folder: Path) -> RunManifest:

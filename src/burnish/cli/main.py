@@ -112,7 +112,7 @@ def _plan(words: Sequence[str]) -> int:
 
 
 def _runs(words: Sequence[str]) -> int:
-    from .runs import command
+    from .runs.command import command
 
     return command(words)
 

@@ -14,9 +14,9 @@ from burnish.checkpoint.run_manifest import RunManifest
 from burnish.core.errors import SettingError, UserError
 from burnish.tasks.shards import are_shards, is_remote
 
-from .console import complain, say
-from .fingerprints import DATA_FILES, fingerprint
-from .run_folder import path_in
+from ..console import complain, say
+from ..fingerprints import DATA_FILES, fingerprint
+from ..run_folder import path_in
 
 GIVEN = ("flag", "file")
 """Origins of settings that the user gave; all others follow from them."""
@@ -41,7 +41,7 @@ def rerun(words: Sequence[str]) -> int:
     folder = place if place.is_dir() else place.parent
     new = words_again(manifest, overrides, folder)
     say(f"burnish train {shlex.join(new)}\n")
-    from .train import command
+    from ..train import command
 
     return command(new)
 

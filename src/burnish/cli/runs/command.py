@@ -9,12 +9,12 @@ from pathlib import Path
 
 from burnish.core.errors import SettingError, did_you_mean
 
-from .console import say
-from .flags import Flag
-from .parse import Given, parse
-from .results import figure
-from .runs_found import FoundRun, find_runs
-from .runs_table import cut, fitted, size, width_of_terminal
+from ..console import say
+from ..flags import Flag
+from ..parse import Given, parse
+from ..results import figure
+from .found import FoundRun, find_runs
+from .table import cut, fitted, size, width_of_terminal
 
 HELP = """\
 Lists runs and looks into them: those of `burnish train`, of scripts with `burnish.Trainer`, and of
@@ -74,15 +74,15 @@ def command(words: Sequence[str]) -> int:
         say(HELP.rstrip())
         return 0
     if name == "verify":
-        from .runs_verify import verify
+        from .verify import verify
 
         return verify(parse(rest, FLAGS))
     if name == "diff":
-        from .runs_diff import diff
+        from .diff import diff
 
         return diff(parse(rest, FLAGS))
     if name == "rerun":
-        from .runs_rerun import rerun
+        from .rerun import rerun
 
         return rerun(rest)
     return _list(parse(words, FLAGS))

@@ -6,7 +6,7 @@ import shutil
 import sys
 from collections.abc import Sequence
 
-from .console import table_lines
+from ..console import table_lines
 
 SHORTEST = 12
 """Letters that a cell is never cut below."""

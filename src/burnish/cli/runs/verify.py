@@ -13,10 +13,10 @@ from burnish.checkpoint.find import checkpoints
 from burnish.checkpoint.verify import problems_with, unlisted, unreadable
 from burnish.core.errors import SettingError, UserError
 
-from .console import say
-from .parse import Given
-from .runs_found import find_runs
-from .runs_table import size
+from ..console import say
+from ..parse import Given
+from .found import find_runs
+from .table import size
 
 
 @dataclass

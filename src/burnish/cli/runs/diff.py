@@ -12,12 +12,12 @@ from burnish.checkpoint import files, layout
 from burnish.checkpoint.find import checkpoints
 from burnish.core.errors import SettingError, UserError
 
-from .console import say
-from .parse import Given
-from .results import figure
-from .run_folder import INPUTS
-from .runs_found import FoundRun, is_run, read_run
-from .runs_table import fitted, width_of_terminal
+from ..console import say
+from ..parse import Given
+from ..results import figure
+from ..run_folder import path_in
+from .found import FoundRun, is_run, read_run
+from .table import fitted, width_of_terminal
 
 Pair = tuple[Any, Any]
 ALWAYS_DIFFERENT = ("output_dir",)
@@ -89,7 +89,8 @@ def _comparable(run: FoundRun) -> dict[str, dict[str, Any]]:
     if run.manifest is None:
         return settings
     told = {name: setting for name, setting in settings.items() if name not in run.manifest.data}
-    places = {name: _wherever(told[name], "value", run.manifest.folder) for name in INPUTS if name in told}
+    inputs = [name for name, setting in told.items() if path_in(name, setting.get("value"))]
+    places = {name: _wherever(told[name], "value", run.manifest.folder) for name in inputs}
     return {**told, **places}
 
 

@@ -1,0 +1,1 @@
+"""`burnish runs`: lists the runs below a folder, verifies, compares and repeats them."""
