@@ -76,7 +76,7 @@ def checked_count(count: int, use_cpu: bool) -> int:
         SettingError: it is not 1 or more, or more than there are GPUs.
     """
     if count < 1:
-        raise SettingError(f"num_processes={count}: set it to 1 or more.")
+        raise SettingError(f"--num_processes {count}: set it to 1 or more.")
     if count == 1 or use_cpu:
         return count
     import torch

@@ -42,9 +42,10 @@ def formula_of(name: str, argument: str = "compute_metrics") -> Formula:
     known = ALSO_CALLED.get(name, name)
     if known not in FORMULAS:
         near = did_you_mean(name, [*FORMULAS, *ALSO_CALLED])
+        of_script = " Or give a function, and set greater_is_better where it is to decide which model is best."
         raise SettingError(
-            f"{argument}={name!r} is no metric that is known by name.{near} Known: {', '.join(sorted(FORMULAS))}. "
-            "Or give a function, and set greater_is_better where it is to decide which model is best."
+            f"{argument}={name!r} is no metric that is known by name.{near} Known: {', '.join(sorted(FORMULAS))}."
+            f"{'' if argument.startswith('--') else of_script}"
         )
     return FORMULAS[known]
 
