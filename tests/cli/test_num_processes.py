@@ -48,7 +48,7 @@ def test_restarts_without_processes_to_start(train_words, capfd):
 
 def test_a_mistake_is_said_once_and_before_anything_is_started(train_words, capfd):
     assert main([*train_words, "--num_processes", "0"]) == 2
-    assert capfd.readouterr().err.count("num_processes=0") == 1
+    assert capfd.readouterr().err.count("num_processes 0") == 1
 
 
 def started(words: list[str], *more: str) -> subprocess.Popen[str]:

@@ -62,6 +62,6 @@ def test_a_signal_reaches_all_of_them(name: str, tmp_path: Path) -> None:
 
 
 def test_a_number_of_processes_that_cannot_be() -> None:
-    with pytest.raises(SettingError, match="num_processes=0"):
+    with pytest.raises(SettingError, match="num_processes 0"):
         checked_count(0, use_cpu=True)
     assert checked_count(64, use_cpu=True) == 64
