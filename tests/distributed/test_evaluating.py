@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -197,3 +198,40 @@ def test_evaluations_of_a_run_and_its_best_weights(tmp_path: Path) -> None:
     one, other = values(in_processes(2, tmp_path, while_training, tmp_path / "out"))
     assert one[:3] == other[:3] and one[0] is not None
     assert runs.difference(one[3], other[3]) == 0.0
+
+
+class Random:
+    """A metric that is another on each process."""
+
+    def __init__(self) -> None:
+        self.values = iter([5, 4, 3, 2, 1] if os.environ["RANK"] == "0" else [1, 2, 3, 4, 5])
+
+    def __call__(self, prediction: Any) -> dict[str, float]:
+        return {"score": next(self.values)}
+
+
+def judged_at_random(folder: Path) -> Any:
+    run = runs.trainer(
+        folder,
+        parts={
+            "eval_dataset": tiny.class_rows(6),
+            "compute_metrics": Random(),
+            "callbacks": [burnish.EarlyStoppingCallback(2)],
+        },
+        max_steps=4,
+        eval_strategy="steps",
+        eval_steps=1,
+        save_strategy="steps",
+        save_steps=1,
+        metric_for_best_model="score",
+        greater_is_better=True,
+        load_best_model_at_end=True,
+    )
+    run.train()
+    return run.state.best_global_step, run.state.global_step, runs.logged(run, "eval_score")
+
+
+def test_all_decide_by_what_the_first_process_finds(tmp_path: Path) -> None:
+    """The metric falls on process 0, and rises on process 1, which would go on alone."""
+    found = values(in_processes(2, tmp_path, judged_at_random, tmp_path / "out"))
+    assert found == [(1, 3, {1: 4, 2: 3, 3: 2})] * 2

@@ -229,6 +229,72 @@ def test_methods_of_a_users_own(cls: Any, tmp_path: Path) -> None:
     assert_same(alone, values(in_processes(2, tmp_path, with_methods, tmp_path / "together", 2, cls)))
 
 
+class Gathers(burnish.Trainer):
+    """Its loss, and what it says of a batch, are asked of all processes."""
+
+    def compute_loss(self, model: Any, inputs: Any, return_outputs: bool = False, **more: Any) -> Any:
+        outputs = model(**inputs)
+        of_all = self.accelerator.gather_for_metrics(outputs.loss.detach().reshape(1))
+        assert len(of_all) == self.args.world_size
+        return (outputs.loss, outputs) if return_outputs else outputs.loss
+
+
+class GathersInStep(Gathers):
+    """Divides by a number of its own."""
+
+    def training_step(self, model: Any, inputs: Any, num_items_in_batch: Any = None) -> Any:
+        model.train()
+        loss = self.compute_loss(model, self._prepare_inputs(inputs))
+        loss = loss / max(1.0, self.current_gradient_accumulation_steps)
+        loss.backward()
+        return loss.detach()
+
+
+class GathersInEvaluation(burnish.Trainer):
+    def prediction_step(self, *given: Any, **named: Any) -> Any:
+        loss, *others = super().prediction_step(*given, **named)
+        assert loss is not None
+        assert len(self.accelerator.gather_for_metrics(loss.reshape(1))) == self.args.world_size
+        return loss, *others
+
+
+def gathering(folder: Path, count: int, cls: Any, stream: bool) -> dict[str, Any]:
+    """17 rows, 8 in a step and 2 in a batch: the last step and the last batch are of one process alone."""
+    data: Any = Stream(17) if stream else tiny.class_rows(17)
+    own = settings(count, max_steps=3, eval_strategy="steps", eval_steps=3, per_device_eval_batch_size=2)
+    own |= {"per_device_train_batch_size": 2, "gradient_accumulation_steps": 4 // count}
+    run = runs.trainer(folder, cls, {"train_dataset": data, "eval_dataset": data}, **own)
+    return {**outcome(run), "eval": runs.logged(run, "eval_loss")}
+
+
+@pytest.mark.parametrize("stream", [False, True])
+@pytest.mark.parametrize("cls", [Gathers, GathersInStep, GathersInEvaluation])
+def test_methods_that_gather(cls: Any, stream: bool, tmp_path: Path) -> None:
+    alone = gathering(tmp_path / "alone", 1, cls, stream)
+    found = values(in_processes(2, tmp_path, gathering, tmp_path / "together", 2, cls, stream))
+    assert_same(alone, found)
+    assert [one["eval"] for one in found] == [pytest.approx(alone["eval"], rel=1e-5)] * 2
+
+
+def not_finite(folder: Path) -> None:
+    rows = tiny.class_rows(11)
+    rows[6]["input_ids"][0] = 77
+    run = runs.trainer(folder, Gathers, {"train_dataset": rows}, **settings(2, per_device_train_batch_size=6))
+
+    def spoil(module: Any, given: Any, embedded: torch.Tensor) -> torch.Tensor:
+        return embedded.masked_fill((given[0] == 77).any(-1)[:, None, None], float("nan"))
+
+    run.model.get_input_embeddings().register_forward_hook(spoil)
+    run.train()
+
+
+def test_the_row_is_named_where_a_loss_gathers(tmp_path: Path) -> None:
+    """11 rows: one process has a row less."""
+    ended = in_processes(2, tmp_path, not_finite, tmp_path / "out")
+    assert [one.error for one in ended] == ["NonFiniteError"] * 2
+    assert all("it is NaN or infinite for row 6" in one.words for one in ended)
+
+
 class StopsOnOne(burnish.TrainerCallback):
     """Asks for an end on the last process alone."""
 

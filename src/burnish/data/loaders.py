@@ -41,7 +41,8 @@ class SharedLoader:
         except TypeError:
             own = None
         of_all = self.processes.all_of(own)
-        return None if None in of_all else max(of_all)
+        known = [batches for batches in of_all if batches is not None]
+        return max(known) if len(known) == len(of_all) else None
 
     def rounds(self) -> Iterator[list[Any]]:
         """The batches round by round, one for each process to which they are dealt out. That of this process is at

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -19,7 +19,7 @@ from burnish.core.errors import NonFiniteError
 from burnish.core.modes import in_evaluation
 from burnish.core.processes import Alone
 from burnish.core.protocols import Engine, Objective, Processes
-from burnish.core.types import Counts, Inputs, Step, StepReport
+from burnish.core.types import Counts, Inputs, MicroBatch, Step, StepReport
 
 logger = logging.getLogger(__name__)
 
@@ -46,7 +46,8 @@ class NonFiniteWatch:
     Args:
         policy: "stop" ends the run with the weights as they were before the step; "skip" leaves the step out and goes
             on; "ignore" applies it all the same. Each is told.
-        rows_of: names those rows of a step on this process whose loss is not finite.
+        rows_of: names those rows of a step on this process whose loss is not finite; None where they are not looked
+            for, which is so on all processes.
         processes: those of the run. Several tell of a step at the same moment, since all look for its rows: when
             somebody asks them to `look`.
         updates_early: whether weights are updated before all gradients are known.
@@ -56,7 +57,7 @@ class NonFiniteWatch:
         self,
         policy: str,
         device: torch.device,
-        rows_of: Callable[[Step], list[int]],
+        rows_of: Callable[[Step], list[int] | None],
         processes: Processes | None = None,
         updates_early: bool = False,
     ) -> None:
@@ -130,9 +131,12 @@ class NonFiniteWatch:
             return f"The gradient is not finite (norm {norm}, loss {loss:.6g}) in {where}."
         if self.policy == "ignore":  # the weights have taken the step: by now every row may be NaN
             return f"The loss is not finite ({loss}) in {where}."
-        rows = self._of_all(self.rows_of(bad.step))
+        own = self.rows_of(bad.step)
+        rows = self._of_all(own or [])
         if rows:
             return f"The loss is not finite ({loss}) in {where}: it is NaN or infinite for {_named(rows)}."
+        if own is None:
+            return f"The loss is not finite ({loss}) in {where}."
         return f"The loss is not finite ({loss}) in {where}; alone, each of its rows has a finite loss."
 
     def _of_all(self, rows: list[int]) -> list[int]:
@@ -146,21 +150,32 @@ def nonfinite_rows(
     engine: Engine,
     step: Step,
     count: Callable[[Inputs], Counts] | None = None,
-) -> list[int]:
+    together: Processes | None = None,
+) -> list[int] | None:
     """The rows of a step whose own loss is NaN or infinite, each put through the model alone.
 
-    `count` says what a batch holds: a row without a target has no loss, and its mean, 0 / 0, accuses nobody.
+    Args:
+        count: says what a batch holds: a row without a target has no loss, and its mean, 0 / 0, accuses nobody.
+        together: processes that must compute equally many rows; None is returned where one of them has no row.
     """
+    rows = [one for batch in step.micro_batches for one in _alone(batch, count) if objective.weight(one) > 0]
+    counts = [len(rows)] if together is None else together.all_of(len(rows))
+    if together is not None and min(counts) == 0:
+        return None
+    in_vain = rows[-1:] * (max(counts) - len(rows))
     found = []
     with in_evaluation(model), torch.no_grad():
-        for batch in step.micro_batches:
-            for position, row in enumerate(batch.rows):
-                inputs = batch.only(position)
-                counts = batch.counts if count is None else count(inputs)
-                one = replace(batch, inputs=engine.to_device(inputs), rows=(row,), counts=counts)
-                if objective.weight(one) > 0 and not bool(torch.isfinite(objective.step_loss(model, one, 1))):
-                    found.append(row)
-    return found
+        for one in rows + in_vain:
+            on_device = replace(one, inputs=engine.to_device(one.inputs))
+            if not bool(torch.isfinite(objective.step_loss(model, on_device, 1))):
+                found.append(one.rows[0])
+    return sorted(set(found))
+
+
+def _alone(batch: MicroBatch, count: Callable[[Inputs], Counts] | None) -> Iterator[MicroBatch]:
+    for position, row in enumerate(batch.rows):
+        inputs = batch.only(position)
+        yield replace(batch, inputs=inputs, rows=(row,), counts=batch.counts if count is None else count(inputs))
 
 
 def _named(rows: list[int]) -> str:

@@ -49,6 +49,8 @@ class StepRunner:
     """A micro-batch with targets to compute in vain where the step has none for this process: its data may have come to
     an end. The last one by default."""
     terms: LossTerms = field(default_factory=LossTerms)
+    lockstep: bool = False
+    """Whether every process computes as many micro-batches as the one that has most."""
 
     def work_of(self, step: Step) -> Work:
         """What this process has to compute in a step."""
@@ -113,7 +115,7 @@ class StepRunner:
     def _stand_ins(self, step: Step, batches: list[MicroBatch], totals: Totals) -> list[tuple[MicroBatch, float]]:
         """What is computed in vain, where every process must compute as many micro-batches as the one that has most:
         the smallest of its own, or of another process."""
-        missing = totals.batches - len(batches) if self.engine.lockstep else 0
+        missing = totals.batches - len(batches) if self.lockstep else 0
         smallest = min(batches, key=lambda batch: batch.num_positions, default=step.stand_in or self.spare)
         self.spare = smallest or self.spare
         return [] if smallest is None else [(smallest, math.inf)] * missing

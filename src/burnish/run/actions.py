@@ -70,7 +70,8 @@ class RunActions:
     def evaluate(self) -> bool:
         self.saving.look(wait=True)  # which evaluation is the best depends on whether its checkpoint was written
         with self.clock.evaluating():
-            metrics = self.trainer.evaluate(ignore_keys=self.ignore_keys)
+            own = self.trainer.evaluate(ignore_keys=self.ignore_keys)
+        metrics = self.trainer.engine.processes.from_first(lambda: own)  # all decide by the same numbers
         if self._by_metric:
             self.trainer.lr_scheduler.step(metric_value(metrics, self.args.metric_for_best_model or "loss"))
         is_best = self._is_best(metrics)

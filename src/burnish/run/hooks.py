@@ -43,6 +43,19 @@ def has_own_loss(trainer: Trainer) -> bool:
     return trainer.compute_loss_func is not None or any(overridden(trainer, method) for method in own)
 
 
+def trains_in_lockstep(trainer: Trainer) -> bool:
+    """Whether every process must compute as many micro-batches of a step as the one that has most: where a forward pass
+    is a work of all, and where a loss of the user's own is computed, which may gather what the processes have."""
+    own = trainer.compute_loss_func is not None or overridden(trainer, "compute_loss")
+    return bool(trainer.engine.lockstep or (own and trainer.engine.num_processes > 1))
+
+
+def evaluates_in_lockstep(trainer: Trainer) -> bool:
+    """The same for the batches of an evaluation."""
+    own = overridden(trainer, "prediction_step") and trainer.engine.num_processes > 1
+    return own or trains_in_lockstep(trainer)
+
+
 def needs_argument(function: Callable[..., Any]) -> bool:
     """Whether a user's function cannot be called without an argument."""
     by_position = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)

@@ -20,6 +20,7 @@ from burnish.objectives.objective import LossOf, agree, close, loss_and_gradient
 
 from . import settling_together as together
 from .data import Source
+from .hooks import trains_in_lockstep
 from .loss import at_targets_only
 
 if TYPE_CHECKING:
@@ -99,7 +100,9 @@ def settle(trainer: Trainer, args: Any, source: Source, objective: LossOf) -> Se
     if trainer.engine.divides:
         found, spare = together.findings(trainer, trial, objective, partial(_findings, trainer, args))
     else:
-        spare = None
+        if trains_in_lockstep(trainer):
+            trial = together.shared(trainer, trial)
+        spare = None if trial is None else trial.first
         own = None if trial is None else _findings(trainer, args, objective, trial, loss_and_gradient)
         found = Findings.agreed(trainer.engine.processes.all_of(own))
     if found is None:

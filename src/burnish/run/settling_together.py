@@ -31,13 +31,19 @@ def findings(
         find: makes findings of an objective, a trial, and the function that computes loss and gradient.
     """
     engine = trainer.engine
-    moved = None if trial is None else _moved(trial, torch.device("cpu"))
-    trial = next((one for one in engine.processes.all_of(moved) if one is not None), None)
+    trial = shared(trainer, trial)
     if trial is None:
         return None, None
     with _at_rest_afterwards(trainer), engine.autocast():
-        found: T = find(_through(engine, objective), _moved(trial, engine.device), _scores(trainer))
+        found: T = find(_through(engine, objective), trial, _scores(trainer))
     return found, trial.first
+
+
+def shared(trainer: Trainer, trial: Any) -> Any:
+    """The trial of the first process that has one, on the device; None where no process has one."""
+    moved = None if trial is None else _moved(trial, torch.device("cpu"))
+    found = next((one for one in trainer.engine.processes.all_of(moved) if one is not None), None)
+    return None if found is None else _moved(found, trainer.engine.device)
 
 
 def _moved(trial: Any, device: torch.device) -> Any:

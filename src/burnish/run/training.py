@@ -6,6 +6,7 @@ import contextlib
 import logging
 import math
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -37,7 +38,7 @@ from .actions import RunActions
 from .data import Source, length_of_run, position_of, source_for
 from .dry_evaluation import check_best_metric
 from .evaluation import check_eval_data
-from .hooks import overridden, takes
+from .hooks import overridden, takes, trains_in_lockstep
 from .length_order import Tried
 from .loss import counter_for, objective_for
 from .resuming import EXTRA_STEPS, in_steps_of_now, wanted
@@ -266,14 +267,16 @@ def _runner(trainer: Trainer, args: Any, settled: Settled) -> StepRunner:
     limit = MemoryLimit(None if assembly.budget is None else assembly.counted)
     model, events = engine.unwrapped(trainer.model_wrapped), trainer.callback_handler
     own: dict[str, Any] = {"limit": limit, "terms": trainer.loss_terms, "spare": settled.spare}
+    own["lockstep"] = trains_in_lockstep(trainer)
     return StepRunner(model, objective, engine, events, watch, backward, args.seed, **own)
 
 
-def _nonfinite_rows(trainer: Trainer, step: Step) -> list[int]:
+def _nonfinite_rows(trainer: Trainer, step: Step) -> list[int] | None:
     if trainer.engine.lockstep:
-        return []  # a row alone is a forward pass in which all processes would have to take part
+        return None  # a row alone is a forward pass in which all processes would have to take part
     with trainer.compute_loss_context_manager():  # what overflows in half precision may be finite in full
-        return nonfinite_rows(trainer.model, trainer.objective, trainer.engine, step, counter_for(trainer))
+        together = trainer.engine.processes if trains_in_lockstep(trainer) else None
+        return nonfinite_rows(trainer.model, trainer.objective, trainer.engine, step, counter_for(trainer), together)
 
 
 def _backward(trainer: Trainer) -> Backward:
@@ -293,8 +296,11 @@ def _backward(trainer: Trainer) -> Backward:
 def _users_backward(trainer: Trainer) -> Backward:
     """Loss and gradient of a batch by an overridden `training_step`."""
     gives_number = takes(trainer.training_step, "num_items_in_batch")
+    in_vain = _backward(trainer)
 
     def backward(batch: MicroBatch, num_targets: float) -> torch.Tensor:
+        if math.isinf(num_targets) and not trainer.engine.lockstep:  # a user's step may divide by something else
+            return in_vain(replace(batch, inputs=trainer._prepare_inputs(batch.inputs)), num_targets)
         trainer.current_gradient_accumulation_steps = num_targets / trainer.objective.weight(batch)
         number = (_as_number(num_targets, trainer.engine.device),) if gives_number else ()
         trainer.loss_terms.forget()
