@@ -135,7 +135,7 @@ class StepLoss:
         return sum(map(self.objective.weight, step.micro_batches))
 
     def __call__(self, model: nn.Module, batch: MicroBatch, num_targets: float) -> torch.Tensor:
-        """What a micro-batch adds to the loss of a step: its summed loss over the targets of the step (0-dimensional)."""
+        """What a micro-batch adds to the loss of a step: its summed loss over the step's targets (0-dimensional)."""
         return self.objective.step_loss(model, _on(batch, _device(model)), num_targets)
 
 

@@ -348,9 +348,9 @@ def test_memory_that_runs_out_is_met_with_fewer_texts_at_once(
     assert chatty(tmp_path).predict(prompt_rows(24)).predictions.tolist() == whole
     assert "at most 2 texts" in caplog.text
     monkeypatch.setattr(Continuous, "step", lambda *_: 1 / 0)
+    run = chatty(tmp_path)
+    run._writer().fit = Fit(2, None, 256)
     with pytest.raises(ZeroDivisionError):
-        run = chatty(tmp_path)
-        run._writer().fit = Fit(2, None, 256)
         run.predict(prompt_rows(24))
 
 

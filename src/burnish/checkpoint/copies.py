@@ -17,8 +17,8 @@ from .store import Snapshot
 _Kind = tuple[Any, ...]
 
 WORTH_A_COPY = 16 * 2**20
-"""Bytes of tensors from which on a checkpoint is written behind the training. A smaller one is written in some tenths of
-a second; the training waits for it, so that it stands whatever happens in the next steps, however short they are."""
+"""Bytes of tensors from which on a checkpoint is written behind the training. A smaller one is written in some tenths
+of a second; the training waits for it, so that it stands whatever happens in the next steps, however short they are."""
 
 
 class HostMemory:

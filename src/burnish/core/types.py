@@ -94,9 +94,7 @@ class Step:
     def pin_memory(self) -> Step:
         """A copy with its tensors in page-locked memory; torch's loader asks for it by this name."""
         stand_in = self.stand_in and self.stand_in.pin_memory()
-        return replace(
-            self, micro_batches=tuple(batch.pin_memory() for batch in self.micro_batches), stand_in=stand_in
-        )
+        return replace(self, micro_batches=tuple(batch.pin_memory() for batch in self.micro_batches), stand_in=stand_in)
 
 
 def rows_between(inputs: Any, size: int, start: int, end: int) -> Any:

@@ -52,8 +52,8 @@ class LossOf:
         return count
 
     def step_loss(self, model: nn.Module, batch: MicroBatch, num_targets: float) -> torch.Tensor:
-        """The micro-batch's part of the step's loss: its summed loss over the targets of the whole step. With infinitely
-        many it is 0."""
+        """The micro-batch's part of the step's loss: its summed loss over the targets of the whole step. With
+        infinitely many it is 0."""
         number: Any = self.weight(batch) if self.counted else None
         if self.gives_number:
             told = num_targets if self.divided else max(1, self.weight(batch))

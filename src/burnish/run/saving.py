@@ -42,8 +42,8 @@ class Pending:
 class Saving:
     """Writes the checkpoints of one run of a trainer, on its first process.
 
-    With `save_async` the training waits for a copy in the host's memory only, where a checkpoint is not small. One checkpoint is written at a time; how
-    it went is said by `look`, in the thread of the training.
+    With `save_async` the training waits for a copy in the host's memory only, where a checkpoint is not small. One is
+    written at a time; how it went is said by `look`, in the thread of the training.
 
     Args:
         args: the settings as they were when the run began.

@@ -16,14 +16,19 @@ class Seq2SeqFields:
         default=False, metadata=about("Evaluate on generated text instead of on logits.")
     )
     generation_max_length: int | None = field(
-        default=None, metadata=about("Longest text to generate, in tokens, without the prompt of a decoder-only model. Not given: the model's.")
+        default=None,
+        metadata=about(
+            "Longest text to generate, in tokens, without the prompt of a decoder-only model. Not given: the model's."
+        ),
     )
     generation_num_beams: int | None = field(
         default=None, metadata=about("Beams of the search; 1: greedy. Not given: the model's.")
     )
     generation_config: str | Path | Any | None = field(
         default=None,
-        metadata=about("Decoding settings: a GenerationConfig, a dict of them, a folder that has one, or a name on the hub."),
+        metadata=about(
+            "Decoding settings: a GenerationConfig, a dict of them, a folder that has one, or a name on the hub."
+        ),
     )
     generation_max_rows: int = field(
         default=500,
@@ -35,8 +40,8 @@ class Seq2SeqFields:
     generation_prompt_column: str | None = field(
         default=None,
         metadata=about(
-            "Column with the prompts of a decoder-only model: texts, token ids or chat messages. Not given: what stands "
-            "before the first label of a row."
+            "Column with the prompts of a decoder-only model: texts, token ids or chat messages. Not given: what "
+            "stands before the first label of a row."
         ),
     )
     generation_texts_shown: int = field(
