@@ -164,22 +164,23 @@ class TrainingLoop:
             )
 
     def _act(self) -> None:
-        """Does what is asked for: log, evaluate, save, in this order."""
+        """Does what is asked for: log, evaluate, save, in this order. Callbacks hear of each, and may ask for more."""
         control = self.control
-        is_asked = control.should_log or control.should_evaluate or control.should_save
-        if control.should_log and self.state.global_step > self._last_logged:
-            self._log()
-        control.should_log = False
+        if control.should_log:
+            if self.state.global_step > self._last_logged:
+                self._log()
+            control.should_log = False
+            self.agreement.on_control(control)
         if control.should_evaluate:
             control.should_evaluate = False
             self.runner.watch.look()
             self._at("evaluating after", self.state.global_step)
             with self._not_training():
                 control.should_save = self.actions.evaluate() or control.should_save
+            self.agreement.on_control(control)
         if control.should_save:
             control.should_save = False
             self._save()
-        if is_asked:  # callbacks heard of it, and may ask for more
             self.agreement.on_control(control)
 
     def _log(self) -> None:
