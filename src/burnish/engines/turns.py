@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, cast
 
 import torch
 from torch import nn
@@ -29,7 +29,7 @@ class Turns:
 
     def __init__(self, processes: Processes, model: nn.Module, device: torch.device) -> None:
         self._processes, self._device = processes, device
-        self._model: Any = base_of(model)
+        self._model: Any = cast(Any, base_of(model))
         config = getattr(self._model, "config", None)
         self._encoder: Any = self._model.get_encoder() if getattr(config, "is_encoder_decoder", False) else None
         self._is_inside = False
