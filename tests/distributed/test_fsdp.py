@@ -51,6 +51,7 @@ def trained(folder: Path, count: int, kind: str, way: dict[str, Any], model: Any
         "weights": whole(run.model),
         "counts": (state.global_step, state.num_examples_seen, state.num_input_tokens_seen),
         "engine": type(run.engine).__name__,
+        "ways": (run.objective.counted, run.objective.mean_over, run.tried.padding_free),
         "divided": all(isinstance(weight, DTensor) for weight in run.model.parameters()),
         "moments": {type(part).__name__ for one in run.optimizer.state.values() for part in one.values()},
     }
@@ -62,6 +63,7 @@ def grid(folder: Path, count: int, kind: str, ways: dict[str, dict[str, Any]], *
 
 def compare(found: dict[str, Any], alone: dict[str, Any], tolerance: float = 2e-6, rel: float = 2e-5) -> None:
     assert found["counts"] == alone["counts"]
+    assert found["ways"] == alone["ways"], "what was tried out before the first step"
     for name in ("loss", "grad_norm"):
         assert found[name] == pytest.approx(alone[name], rel=rel), name
     assert runs.difference(found["weights"], alone["weights"]) < tolerance
@@ -101,10 +103,18 @@ def forms(folder: Path, way: dict[str, Any]) -> dict[str, Any]:
     return {name: trained(folder, 2, "causal lm", {**way, **form}) for name, form in FORMS.items()}
 
 
-def test_divided_within_groups(tmp_path: Path) -> None:
-    """Four processes, each two of which hold a whole model."""
+GROUPS: dict[str, dict[str, Any]] = {
+    "hybrid_shard": {"fsdp": "hybrid_shard", "fsdp_config": {"dp_shard_size": 2}},
+    "hybrid_shard_zero2": {"fsdp": "hybrid_shard_zero2", "fsdp_config": {"dp_shard_size": 2}},
+    "for a while": {"fsdp": "full_shard", "fsdp_config": {"reshard_after_forward": 2}},
+}
+
+
+@pytest.mark.parametrize("form", GROUPS)
+def test_divided_within_groups(form: str, tmp_path: Path) -> None:
+    """Four processes, each two of which hold a whole model, or do between a forward pass and its backward pass."""
     alone = trained(tmp_path / "alone", 1, "causal lm", WAYS["few tokens"])
-    way = {**WAYS["few tokens"], "fsdp": "hybrid_shard", "fsdp_config": {"dp_shard_size": 2}}
+    way = {**WAYS["few tokens"], **GROUPS[form]}
     for found in values(in_processes(4, tmp_path, trained, tmp_path / "together", 4, "causal lm", way)):
         compare(found, alone)
 
