@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import threading
 import time
 from pathlib import Path
@@ -26,6 +27,12 @@ def test_each_process_knows_its_number_and_its_threads(tmp_path: Path, monkeypat
     threads = max(1, (os.cpu_count() or 1) // 2)
     assert [(tmp_path / str(index)).read_text() for index in (0, 1)] == [f"2 {index} {threads}" for index in (0, 1)]
     assert "OMP_NUM_THREADS" not in os.environ
+
+
+def test_this_process_does_at_a_signal_what_it_did() -> None:
+    before = [signal.getsignal(number) for number in signal.valid_signals()]
+    assert run("pass", count=1) == 0
+    assert [signal.getsignal(number) for number in signal.valid_signals()] == before
 
 
 def test_the_exit_code_is_that_of_the_first_to_fail() -> None:

@@ -41,7 +41,8 @@ def run_in_processes(command: Sequence[str], count: int, max_restarts: int = 0) 
     from torch.distributed.elastic.multiprocessing.errors import ChildFailedError
     from torch.distributed.launcher.api import LaunchConfig, elastic_launch
 
-    with _environment({**ENVIRONMENT, "OMP_NUM_THREADS": str(max(1, (os.cpu_count() or 1) // count))}), _said_briefly():
+    threads = str(max(1, (os.cpu_count() or 1) // count))
+    with _environment({**ENVIRONMENT, "OMP_NUM_THREADS": threads}), _said_briefly(), _own_handlers():
         known = {one.name for one in fields(LaunchConfig)}  # before torch 2.10 the agent handed on the first two alone
         signals: dict[str, Any] = {"signals_to_handle": ",".join(SIGNALS)} if "signals_to_handle" in known else {}
         config = LaunchConfig(
@@ -100,6 +101,18 @@ def _environment(values: Mapping[str, str]) -> Iterator[None]:
     finally:
         for name in added:
             os.environ.pop(name, None)
+
+
+@contextmanager
+def _own_handlers() -> Iterator[None]:
+    """What this process does at a signal is afterwards what it was: the agent leaves its own handlers behind."""
+    handlers = {number: signal.getsignal(number) for number in map(signal.Signals.__getitem__, SIGNALS)}
+    try:
+        yield
+    finally:
+        for number, handler in handlers.items():
+            if handler is not None:  # set by code that is not Python's
+                signal.signal(number, handler)
 
 
 @contextmanager
