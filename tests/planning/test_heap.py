@@ -51,9 +51,9 @@ def test_small_objects_of_the_graph_leave_holes(heap) -> None:
 
 def test_states_of_the_optimizer_stay_for_the_second_step(heap) -> None:
     step = [Ask(1, 20 * MIB), Ask(1, 0)]
-    without = heap_peak(step, [])
-    assert heap_peak(step, [20 * MIB]) >= without + 19 * MIB
-    assert heap_peak(step, [], passing=[18 * MIB]) < without + 2 * MIB  # into the room of the step
+    assert heap_peak(step, [20 * MIB, 20 * MIB]) >= 59 * MIB
+    # The next tensor of 20 MiB may not fit where the one before was, but what passes is gone by then.
+    assert heap_peak(step, [], passing=[18 * MIB]) < 44 * MIB
 
 
 def test_blocks_of_their_own_when_the_environment_asks_for_them(heap, monkeypatch) -> None:
