@@ -111,7 +111,8 @@ def _follow_deepspeed(args: EveryField) -> None:
 
 def deepspeed_config() -> dict[str, Any]:
     """The questions of `accelerate config` about DeepSpeed, as a configuration of DeepSpeed."""
-    zero: dict[str, Any] = {"stage": _number("ACCELERATE_DEEPSPEED_ZERO_STAGE") or 2}
+    stage = _number("ACCELERATE_DEEPSPEED_ZERO_STAGE")
+    zero: dict[str, Any] = {"stage": 2 if stage is None else stage}  # 0 divides nothing
     for part in ("optimizer", "param"):
         name = f"ACCELERATE_DEEPSPEED_OFFLOAD_{part.upper()}"
         device = os.environ.get(f"{name}_DEVICE", "none")
