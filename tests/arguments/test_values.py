@@ -139,6 +139,7 @@ def test_broken_json_says_where_it_breaks():
         ("token_budget", 0, "1 or more"),
         ("dataloader_num_workers", -1, "0 or more"),
         ("torch_empty_cache_steps", 0, "1 or more"),
+        ("hang_timeout", -1.0, "0 or more"),
     ],
 )
 def test_a_number_outside_its_limits_is_refused(name, value, allowed):

@@ -54,6 +54,7 @@ LIMITS = {
     "dataloader_num_workers": NOT_NEGATIVE,
     "dataloader_prefetch_factor": POSITIVE,
     "ddp_timeout": POSITIVE,
+    "hang_timeout": NOT_NEGATIVE,
     "ddp_bucket_cap_mb": POSITIVE,
     "generation_max_length": POSITIVE,
     "generation_num_beams": POSITIVE,
