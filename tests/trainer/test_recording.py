@@ -90,8 +90,8 @@ def test_a_run_that_ended_otherwise_says_why(error: BaseException, state: str, r
     with pytest.raises(type(error)):
         trainer(tmp_path, At(3, raises(error))).train()
     found = manifest(tmp_path)
-    assert (found.state, found.reason) == (state, reason) or found.reason.startswith(reason)
-    assert found.state == state and found.ended and found.result["step"] == 3
+    assert found.state == state and (found.reason or "").startswith(reason)
+    assert found.ended and found.result["step"] == 3
 
 
 def test_a_callback_that_ends_a_run_finishes_it_and_is_told(tmp_path: Path) -> None:
