@@ -57,14 +57,13 @@ def test_a_signal(
     number: int, code: int, at_step: Any, train_words: list[str], tmp_path: Path, capfd: pytest.CaptureFixture[str],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:  # fmt: skip
-    with monkeypatch.context():
-        at_step(2, lambda: os.kill(os.getpid(), number))
-        if number == signal.SIGINT:
-            assert main(train_words) == code
-        else:
-            with pytest.raises(SystemExit) as end:
-                main(train_words)
-            assert end.value.code == code
+    at_step(2, lambda: os.kill(os.getpid(), number))
+    if number == signal.SIGINT:
+        assert main(train_words) == code
+    else:
+        with pytest.raises(SystemExit) as end:
+            main(train_words)
+        assert end.value.code == code
     said = capfd.readouterr().err
     assert "The same command goes on from checkpoint-3:" in said
     assert command_in(said) == train_words
