@@ -25,7 +25,8 @@ def test_a_run_comes_again_in_a_new_folder_with_what_was_changed(train_words, tm
     monkeypatch.chdir(tmp_path)
     Path("run.yaml").write_text("weight_decay: 0.125\nlabel_smoothing_factor: 0.25\n")
     words = [word.removeprefix(f"{tmp_path}/") for word in train_words]
-    assert main([words[0], "run.yaml", *words[1:], "--max_steps", "2", "--hub_token", "sesame"]) == 0
+    assert main([words[0], "run.yaml", *words[1:], "--max_steps", "2", "--hub_token", "sesame", "--debug",
+                 "--metrics", "mcc", "accuracy"]) == 0  # fmt: skip
     Path("run.yaml").unlink()
     first = manifest(tmp_path / "out")
     assert first.task == "text-classification" and first.folder == str(tmp_path)
@@ -40,6 +41,7 @@ def test_a_run_comes_again_in_a_new_folder_with_what_was_changed(train_words, tm
     values = {name: setting["value"] for name, setting in again.settings.items()}
     changed = {name for name, setting in first.settings.items() if setting["value"] != values[name]}
     assert changed == {"learning_rate", "weight_decay", "output_dir", "train_file", "validation_file"}
+    assert values["metrics"] == ["mcc", "accuracy"] and "eval_mcc" in again.result["metrics"]
     assert (values["learning_rate"], values["weight_decay"], values["label_smoothing_factor"]) == (3e-3, 0.0, 0.25)
     assert again.data["train_file"] == first.data["train_file"]
     assert again.model["fingerprint"] == first.model["fingerprint"]

@@ -12,12 +12,12 @@ from burnish.checkpoint.run_manifest import RunManifest
 from .fingerprints import DATA_FILES
 
 OF_NO_EFFECT = (
-    # the folder, what is done besides training, and how it is told
+    # the folder, what is done besides training, in how many processes, and how it is told
     *("output_dir", "overwrite_output_dir", "overwrite_cache", "resume_from_checkpoint", "do_train", "do_eval"),
     *("do_predict", "test_file", "max_predict_samples", "cache_dir", "load_best_model_at_end", "max_time"),
-    *("run_name", "project", "disable_tqdm", "report_to", "measure_peak"),
+    *("run_name", "project", "disable_tqdm", "report_to", "measure_peak", "num_processes", "max_restarts"),
     # evaluation
-    *("max_eval_samples", "per_device_eval_batch_size", "prediction_loss_only", "predict_with_generate"),
+    *("metrics", "max_eval_samples", "per_device_eval_batch_size", "prediction_loss_only", "predict_with_generate"),
     *("batch_eval_metrics", "metric_for_best_model", "greater_is_better", "bf16_full_eval", "fp16_full_eval"),
     # how rows are fetched
     *("preprocessing_num_workers", "dataloader_num_workers", "dataloader_pin_memory", "dataloader_prefetch_factor"),

@@ -104,12 +104,14 @@ def with_validation(settings: Settings) -> dict[str, Any]:
 
 
 def recorded(settings: Settings, arguments: Any, chosen: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
-    """Every setting with its value and origin, for the manifest of the run. Tokens are left out."""
+    """Every setting with its value and origin, for the manifest of the run, so that it can be run again. Tokens are
+    left out."""
     from burnish.arguments.origins import DERIVED, with_origins
 
     requests = {**vars(settings.data), **vars(settings.model)}
     found = {name: {"value": hidden(value)} for name, value in requests.items() if not is_secret(name)}
-    for name, setting in {**found, **with_origins(arguments)}.items():
+    of_run = {name: {"value": value} for name, value in settings.run.items()}
+    for name, setting in {**found, **with_origins(arguments), **of_run}.items():
         otherwise = DERIVED if setting.get("origin") == DERIVED else "default"
         because = BECAUSE_OF_VALIDATION if name in chosen else otherwise
         found[name] = {**setting, "origin": settings.origins.get(name, because)}
