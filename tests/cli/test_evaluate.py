@@ -80,9 +80,13 @@ def test_a_classifier_is_looked_at(
 def test_json_metrics_and_a_folder_of_choice(
     train_words: list[str], reviews: dict[str, Path], tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    assert main(train_words) == 0
+    assert main([*train_words, "--metrics", "f1_macro"]) == 0
     capfd.readouterr()
     words = ["evaluate", str(tmp_path / "out"), str(reviews["validation"]), "--use_cpu", "--json"]
+    assert main([*words, "--output_dir", str(tmp_path / "again")]) == 0
+    found = json.loads(capfd.readouterr().out)["metrics"]
+    assert "eval_f1_macro" in found and "eval_accuracy" not in found
+    same_numbers(found, str(tmp_path / "out"))
     assert main([*words, "--metrics", "mcc", "--output_dir", str(tmp_path / "there"), "--worst_rows", "3"]) == 0
     said = json.loads(capfd.readouterr().out)
     assert {"eval_mcc", "eval_loss"} <= set(said["metrics"]) and "eval_accuracy" not in said["metrics"]

@@ -34,7 +34,7 @@ Usage: burnish evaluate MODEL FILE [flags]     MODEL: the folder of a run, a mod
 """
 OWN_FLAGS = (
     Flag("metrics", "list", None, "What to measure, such as accuracy f1_macro roc_auc; docs/metrics.md has all names. "
-         "Default: what is usual for the task.", "Flags", "run"),
+         "Default: those of the run, else what is usual for the task.", "Flags", "run"),
     Flag("output_dir", "str", None, "Folder for the results. Default: evaluation/ in the folder of the run.",
          "Flags", "run"),
     Flag("worst_rows", "int", 50, "Rows of highest loss to write to worst_rows.csv.", "Flags", "run"),
@@ -101,7 +101,7 @@ def evaluate(model: Path, file: str, folder: Path, given: dict[str, Any]) -> Rep
 
         of_model = {name: given[name] for name in OF_MODEL if name in given}
         asked = recipe(given["task"]) if given.get("task") else recipe_of(model)
-        metrics = checked(given.get("metrics"), "--metrics")
+        metrics = checked(given.get("metrics") or _metrics_of_run(model, given), "--metrics")
         run = asked.prepare(data, ModelRequest(str(model), **of_model))
         run.compute_metrics = metrics or run.compute_metrics
         arguments = _arguments(model, folder, given)
@@ -158,6 +158,13 @@ def _check_label(file: str, there: list[str], label: str, told: bool) -> None:
             f"columns are {', '.join(map(repr, there))}. Set --label_column; rows without labels are for "
             "`burnish predict`."
         )
+
+
+def _metrics_of_run(model: Path, given: dict[str, Any]) -> list[str] | None:
+    """What `--metrics` of the run asked for, where they are of the same: of texts that are generated, or of logits."""
+    run = run_settings(model)
+    is_alike = bool(run.get("predict_with_generate")) == bool(given.get("predict_with_generate"))
+    return run.get("metrics") if is_alike else None
 
 
 def _arguments(model: Path, folder: Path, given: dict[str, Any]) -> Any:
