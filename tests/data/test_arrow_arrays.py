@@ -1,4 +1,4 @@
-"""Arrow arrays made of and read as Python values, as pyarrow would; and without pandas."""
+"""Arrow arrays made of Python values, as pyarrow would; and without pandas."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from burnish.data.arrow_arrays import as_numpy, as_values, of_lists, of_numbers, of_texts
+from burnish.data.arrow_arrays import as_numpy, of_lists, of_numbers, of_texts
 
 
 @pytest.mark.parametrize("dtype", [np.int8, np.int32, np.int64, np.float32])
@@ -44,22 +44,15 @@ def test_arrays_as_numpy(kind: Any) -> None:
         assert found.tolist() == part.to_pylist() and found.dtype == kind.to_pandas_dtype()
 
 
-def test_arrays_as_values() -> None:
-    rows = [[1], [2, 3], [], [4]]
-    for kind in (pa.list_(pa.int8()), pa.large_list(pa.int32()), pa.list_(pa.float64()), pa.list_(pa.string())):
-        values = [[str(number) for number in row] for row in rows] if kind.value_type == pa.string() else rows
-        assert as_values(pa.array(values, kind).slice(1, 3)) == values[1:]
-    for odd in ([[1, None], [2]], [None, [1]], ["a", None], [{"a": 1}], [[[1]]], [[True]]):
-        assert as_values(pa.array(odd)) == odd
-
-
 def test_pandas_is_not_imported() -> None:
     code = """
 import sys
 import numpy as np, pyarrow as pa
-from burnish.data.arrow_arrays import as_numpy, as_values, of_lists, of_numbers, of_texts
+from burnish.data.arrow_arrays import as_numpy, of_lists, of_numbers, of_texts
+from burnish.data.arrow_rows import ArrowRows
 table = pa.table({"n": of_numbers([1, 2], np.int64), "l": of_lists([[1], []], np.int32), "t": of_texts(["a", "b"])})
-print([as_values(column.chunk(0)) for column in table.columns], as_numpy(table["n"].chunk(0).is_null()))
+rows = ArrowRows(table)
+print(rows[0], rows["l"][:], list(rows["t"]), as_numpy(table["n"].chunk(0).is_null()))
 print("pandas" in sys.modules)
 """
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)

@@ -1,4 +1,4 @@
-"""Arrow arrays to and from Python and numpy, by their buffers.
+"""Arrow arrays of Python values, and to numpy, by their buffers.
 
 `pyarrow.array` and `to_numpy` import pandas, if only to ask whether a value is one of its own. This does not.
 """
@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from itertools import accumulate, chain, pairwise
+from itertools import accumulate, chain
 from typing import Any
 
 import numpy as np
@@ -22,19 +22,6 @@ def as_numpy(array: Any) -> NDArray[Any]:
     if pa.types.is_boolean(array.type):
         return np.from_dlpack(array.cast(pa.uint8())).astype(bool)
     return np.from_dlpack(array)
-
-
-def as_values(array: Any) -> list[Any]:
-    """Python values: lists of numbers, of which most rows are made, in one piece each."""
-    import pyarrow as pa
-
-    kind = array.type
-    holds = kind.value_type if pa.types.is_list(kind) or pa.types.is_large_list(kind) else pa.null()
-    if not (pa.types.is_integer(holds) or pa.types.is_floating(holds)) or array.null_count or array.values.null_count:
-        values: list[Any] = array.to_pylist()
-        return values
-    flat, ends = as_numpy(array.values), as_numpy(array.offsets).tolist()
-    return [flat[start:end].tolist() for start, end in pairwise(ends)]
 
 
 def of_numbers(values: Any, dtype: Any) -> Any:

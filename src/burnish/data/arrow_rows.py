@@ -11,7 +11,7 @@ from typing import Any, overload
 
 import numpy as np
 
-from .arrow_arrays import as_values, of_numbers
+from .arrow_arrays import of_numbers
 
 
 class ArrowRows:
@@ -53,8 +53,8 @@ class ArrowRows:
             raise IndexError(f"there is no row {key} among {len(self)}")
         place = int(np.searchsorted(self._ends, number, side="right"))
         batch = self._batches[place]
-        one = batch.slice(number - int(self._ends[place]) + len(batch), 1)
-        return {name: as_values(one.column(i))[0] for i, name in enumerate(one.schema.names)}
+        row: dict[str, Any] = batch.slice(number - int(self._ends[place]) + len(batch), 1).to_pylist()[0]
+        return row
 
     def __getitems__(self, numbers: Sequence[int]) -> list[dict[str, Any]]:
         return [self[int(number)] for number in numbers]
@@ -95,12 +95,11 @@ class Column(Sequence[Any]):
         numbers = range(len(self))[key]
         if numbers.step != 1:
             return list(self)[key]
-        part = self._values.slice(numbers.start, len(numbers))
-        return [value for chunk in part.chunks for value in as_values(chunk)]
+        return self._values.slice(numbers.start, len(numbers)).to_pylist()
 
     def __iter__(self) -> Iterator[Any]:
         for chunk in self._values.chunks:
-            yield from as_values(chunk)
+            yield from chunk.to_pylist()
 
 
 def write_file(path: Path, batches: Iterable[Any]) -> None:
