@@ -16,7 +16,7 @@ import numpy as np
 from burnish.core.errors import SettingError
 
 from .formula import Formula
-from .reading import Reading
+from .reading import Classes, Reading
 from .totals import Totals
 
 AVERAGES = ("micro", "macro", "weighted", "per_class")
@@ -31,12 +31,12 @@ def hits(reading: Reading, predictions: Any, labels: Any) -> Totals:
 
 def class_counts(reading: Reading, predictions: Any, labels: Any) -> Totals:
     """For each class how often it was predicted, present, and both: int64 (classes,)."""
-    predicted, present, count = classes = reading.classes(predictions, labels)
+    predicted, present, _ = classes = reading.classes(predictions, labels)
     if classes.multi_label:
         parts = predicted & present, predicted, present
         found = {name: part.sum(0) for name, part in zip(("both", "predicted", "present"), parts, strict=True)}
         return {**found, "rows": len(predicted), "rows_of_several": len(predicted)}
-    size = max(count or 0, predicted.max(initial=-1) + 1, present.max(initial=-1) + 1)
+    size = _num_classes(classes)
     occurrences = partial(np.bincount, minlength=size)
     both = occurrences(predicted[predicted == present])
     return {
@@ -47,13 +47,17 @@ def class_counts(reading: Reading, predictions: Any, labels: Any) -> Totals:
 
 def confusion(reading: Reading, predictions: Any, labels: Any) -> Totals:
     """int64 (class that is right, class predicted)."""
-    predicted, present, count = classes = reading.classes(predictions, labels)
+    predicted, present, _ = classes = reading.classes(predictions, labels)
     if classes.multi_label:
         raise SettingError("confusion_matrix is of single labels, and these rows may have several.")
-    size = max(count or 0, predicted.max(initial=-1) + 1, present.max(initial=-1) + 1)
-    matrix = np.zeros((size, size), np.int64)
+    matrix = np.zeros(2 * (_num_classes(classes),), np.int64)
     np.add.at(matrix, (present, predicted), 1)
     return {"matrix": matrix}
+
+
+def _num_classes(classes: Classes) -> int:
+    """Those there are, or that are seen to be there."""
+    return max(classes.num or 0, *(side.max(initial=-1) + 1 for side in (classes.predicted, classes.labels)))
 
 
 def accuracy(totals: Mapping[str, Any]) -> float:
@@ -75,6 +79,12 @@ def _f1(both: Any, predicted: Any, present: Any) -> Any:
 def _share(part: Any, whole: Any) -> Any:
     """part / whole, and 0 where there is nothing."""
     return np.divide(part, whole, out=np.zeros(np.shape(whole)), where=np.asarray(whole) > 0)
+
+
+def precision_recall_f1(both: int, predicted: int, present: int) -> dict[str, float]:
+    """The three of one class, or of all together."""
+    scores = {"precision": _precision, "recall": _recall, "f1": _f1}
+    return {name: float(score(both, predicted, present)) for name, score in scores.items()}
 
 
 def averaged(score: Callable[[Any, Any, Any], Any], average: str, totals: Mapping[str, Any]) -> Any:

@@ -10,11 +10,14 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
+import torch
 
 from burnish.core.errors import DataError
 from burnish.core.types import IGNORED_LABEL
 
+from .classes import precision_recall_f1
 from .reading import Array, shapes_of
+from .row_losses import highest
 
 Rows = list[dict[str, Any]]
 
@@ -125,7 +128,7 @@ def calibration_of(confidence: Any, right: Any, bins: int = 10) -> Calibration:
 
 def _of_single(scores: Array, truth: Array, names: list[str], most_rows: int, bins: int) -> ClassifierReport:
     counted = truth != IGNORED_LABEL
-    log_p = _log_softmax(scores)
+    log_p = torch.tensor(scores).log_softmax(-1).numpy()
     right = np.where(counted, truth, 0).astype(int)
     losses = -np.take_along_axis(log_p, right[..., None], -1)[..., 0]
     predicted = log_p.argmax(-1)
@@ -178,18 +181,8 @@ def class_table(confusion: Array, names: Sequence[str]) -> Rows:
 
 
 def _class_row(name: str, both: int, predicted: int, present: int) -> dict[str, Any]:
-    return {
-        **{"class": name, "rows": present, "predicted": predicted},
-        "precision": both / predicted if predicted else 0.0,
-        "recall": both / present if present else 0.0,
-        "f1": 2 * both / (predicted + present) if predicted + present else 0.0,
-    }
-
-
-def _log_softmax(scores: Array) -> Array:
-    shifted: Array = scores - scores.max(-1, keepdims=True)
-    normalised: Array = shifted - np.log(np.exp(shifted).sum(-1, keepdims=True))
-    return normalised
+    scores = precision_recall_f1(both, predicted, present)
+    return {"class": name, "rows": present, "predicted": predicted, **scores}
 
 
 def _row_losses(losses: Array, counted: Array) -> Array:
@@ -207,8 +200,7 @@ def _worst_position(losses: Array, counted: Array) -> tuple[int, ...]:
 
 def _highest(losses: Array, most: int) -> list[int]:
     """Places of the highest, NaN above all; none of -inf."""
-    order = np.argsort(-np.where(np.isnan(losses), np.inf, losses), kind="stable")
-    return [int(place) for place in order[:most] if losses[place] != -np.inf]
+    return [place for place in highest(losses, most) if losses[place] != -np.inf]
 
 
 def _listed(names: Sequence[str], has: Array) -> str:

@@ -12,14 +12,14 @@ from .formula import Formula
 from .reading import Reading
 from .totals import ExactSum, Totals
 
-NUMBERS_AT_ONCE = 2**24
+SCORES_AT_ONCE = 2**24
 """Scores that are brought to float32 at once: 64 MiB."""
 
 
 def surprise(reading: Reading, predictions: Any, labels: Any) -> Totals:
     """The sum of -log p (nats) of the labels, and their number."""
     logits, truth = reading.targets(predictions, labels)
-    at_once = max(1, NUMBERS_AT_ONCE // max(1, logits.shape[-1]))
+    at_once = max(1, SCORES_AT_ONCE // max(1, logits.shape[-1]))
     parts = zip(logits.split(at_once), truth.split(at_once), strict=True)
     losses = [torch.nn.functional.cross_entropy(part.float(), right, reduction="none").cpu() for part, right in parts]
     return {"nats": ExactSum.of(torch.cat(losses).numpy()), "targets": len(truth)}

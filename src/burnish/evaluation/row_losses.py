@@ -10,8 +10,7 @@ from torch.nn import functional
 
 from burnish.core.types import IGNORED_LABEL
 
-SCORES_AT_ONCE = 1 << 24
-"""Scores that are brought to float32 at once: 64 MiB."""
+from .language import SCORES_AT_ONCE
 
 
 def token_losses(logits: Any, labels: torch.Tensor, shifts_labels: bool) -> torch.Tensor:

@@ -11,6 +11,7 @@ from typing import Any
 
 from burnish.core.errors import SettingError
 
+from .classes import precision_recall_f1
 from .formula import Formula
 from .reading import Reading
 from .totals import Totals
@@ -52,11 +53,8 @@ def entities(reading: Reading, predictions: Any, labels: Any) -> Totals:
 
 def seqeval(totals: Mapping[str, Any]) -> dict[str, float]:
     """Precision, recall and F1 over all entities, and the accuracy of the tags."""
-    both, predicted, present = totals["both"], totals["predicted"], totals["present"]
     return {
-        "precision": both / predicted if predicted else 0.0,
-        "recall": both / present if present else 0.0,
-        "f1": 2 * both / (predicted + present) if predicted + present else 0.0,
+        **precision_recall_f1(totals["both"], totals["predicted"], totals["present"]),
         "accuracy": totals["right"] / totals["counted"] if totals["counted"] else 0.0,
     }
 
@@ -76,8 +74,7 @@ def entity_table(sentences: Iterable[tuple[Sequence[str], Sequence[str]]]) -> li
                 counts.setdefault(kind, [0, 0, 0])[place] += 1
     rows = []
     for kind, (present, predicted, both) in sorted(counts.items(), key=lambda item: (-item[1][0], item[0])):
-        value = seqeval({"both": both, "predicted": predicted, "present": present, "right": 0, "counted": 0})
-        scores = {name: value[name] for name in ("precision", "recall", "f1")}
+        scores = precision_recall_f1(both, predicted, present)
         rows.append({"type": kind, "entities": present, "predicted": predicted, "found": both, **scores})
     return rows
 

@@ -12,6 +12,7 @@ from typing import Any
 
 from burnish.core.errors import DataError, SettingError
 
+from .classes import accuracy
 from .formula import Formula
 from .reading import Reading
 from .totals import ExactSum, Totals
@@ -153,10 +154,6 @@ def same_texts(reading: Reading, predictions: Any, labels: Any) -> Totals:
     return {"right": sum(text in texts for text, texts in zip(written, right, strict=True)), "counted": len(written)}
 
 
-def share_right(totals: Mapping[str, Any]) -> float:
-    return totals["right"] / totals["counted"] if totals["counted"] else float("nan")
-
-
 def squad_scores(reading: Reading, predictions: Any, labels: Any) -> Totals:
     """Rows that are right, and the sum of F1 over words, after the normalisation of SQuAD; the best of several."""
     written, right = reading.texts(predictions, labels)
@@ -191,7 +188,7 @@ FORMULAS = {
     "wer": Formula(words, error_rate, False, package="jiwer"),
     "cer": Formula(characters, error_rate, False, package="jiwer"),
     "rouge": Formula(rouge_scores, rouge, True, package="rouge-score"),
-    "exact_match": Formula(same_texts, share_right, True),
+    "exact_match": Formula(same_texts, accuracy, True),
     "squad_f1": Formula(squad_scores, lambda totals: _PER_CENT * totals["f1"].over(totals["rows"]), True),
     "squad_exact_match": Formula(
         squad_scores, lambda totals: _PER_CENT * totals["exact"] / totals["rows"] if totals["rows"] else 0.0, True
