@@ -174,9 +174,9 @@ def test_a_file_is_read(tmp_path: Path) -> None:
     assert configuration.stage_of(filled(str(path))) == 1
     path.write_text('"text"')
     with pytest.raises(SettingError, match="a JSON object"):
-        configuration.read(str(path))
+        filled(str(path))
     with pytest.raises(SettingError, match=r"nowhere\.json"):
-        configuration.read(str(tmp_path / "nowhere.json"))
+        filled(str(tmp_path / "nowhere.json"))
 
 
 @pytest.mark.parametrize(

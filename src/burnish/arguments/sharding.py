@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import json
 import re
-from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 
 from burnish.core.errors import SettingError
+from burnish.core.json_settings import json_object
 
 from .choices import what_exists
 from .fields.every import EveryField
@@ -60,24 +58,8 @@ def config(given: Any) -> dict[str, Any] | None:
     """
     if not given:
         return None
-    content = given if isinstance(given, Mapping) else _read(str(given))
+    content = json_object("fsdp_config", given)
     return {str(name).removeprefix(_PREFIX): value for name, value in content.items()}
-
-
-def _read(given: str) -> Mapping[str, Any]:
-    text = given
-    if not given.lstrip().startswith("{"):
-        try:
-            text = Path(given).expanduser().read_text(encoding="utf-8")
-        except OSError as error:
-            raise SettingError(f"`fsdp_config={given!r}` cannot be read: {error.strerror or error}.") from error
-    try:
-        content = json.loads(text)
-    except json.JSONDecodeError as error:
-        raise SettingError(f"`fsdp_config={given!r}` is no JSON: {error}.") from error
-    if not isinstance(content, dict):
-        raise SettingError(f"`fsdp_config={given!r}` holds a {type(content).__name__}; an object was expected.")
-    return content
 
 
 def derive_sharding(args: EveryField) -> None:

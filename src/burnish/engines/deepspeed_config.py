@@ -7,10 +7,10 @@ import json
 import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 from burnish.core.errors import SettingError
+from burnish.core.json_settings import json_object
 
 AUTO = "auto"
 
@@ -41,32 +41,6 @@ class Fact:
     """Whether it is put into a configuration that does not have it; only where its section is there."""
 
 
-def read(given: Any) -> dict[str, Any]:
-    """The configuration that `deepspeed` gives: a dict, JSON, or the path of a JSON file. A copy.
-
-    Raises:
-        SettingError: it cannot be read, or is no JSON object.
-    """
-    if isinstance(given, Mapping):
-        return copy.deepcopy(dict(given))
-    text, shown = str(given), "deepspeed"
-    if not text.lstrip().startswith("{"):
-        shown = f"deepspeed={text!r}"
-        try:
-            text = Path(text).expanduser().read_text(encoding="utf-8")
-        except OSError as error:
-            raise SettingError(
-                f"{shown} cannot be read: {error.strerror or error}. Give the path of a JSON file."
-            ) from error
-    try:
-        config = json.loads(text)
-    except json.JSONDecodeError as error:
-        raise SettingError(f"{shown} is no JSON: {error}.") from error
-    if not isinstance(config, dict):
-        raise SettingError(f"{shown} holds a {type(config).__name__}; a JSON object with settings was expected.")
-    return config
-
-
 def filled(given: Any, args: Any, processes: int, on_cpu: bool) -> dict[str, Any]:
     """The configuration with everything that the arguments know. What is known only once the model and the number of
     steps are, stays "auto" (see `completed`).
@@ -77,7 +51,7 @@ def filled(given: Any, args: Any, processes: int, on_cpu: bool) -> dict[str, Any
         SettingError: the two contradict each other (a table of all such settings), or the configuration asks for
             something that burnish does not drive.
     """
-    config = read(given)
+    config = json_object("deepspeed", given)
     _refuse_what_is_not_here(config)
     facts = [*_of_the_step(args, processes), *_of_precision(config, args), *_of_optimizer(config, args)]
     _agree(config, facts)
@@ -126,8 +100,8 @@ def stage_of(config: Mapping[str, Any]) -> int:
 
 
 def zero_stage(given: Any) -> int:
-    """The stage of ZeRO in a configuration as `deepspeed` gives it; 0 where it says nothing. Raises as `read`."""
-    return int((read(given).get("zero_optimization") or {}).get("stage", 0))
+    """The stage of ZeRO in a configuration as `deepspeed` gives it; 0 where it says nothing. Raises `SettingError`."""
+    return int((json_object("deepspeed", given).get("zero_optimization") or {}).get("stage", 0))
 
 
 def offloads(config: Mapping[str, Any], what: str) -> bool:
