@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-import numpy as np
-import torch
+from .collect import as_array
 
 Held = tuple[Any, "Sequence[int] | None"]
 
@@ -41,10 +40,8 @@ class BatchesApart:
 
 def on_host(nested: Any) -> Any:
     """The same nesting with arrays in place of tensors; bfloat16 becomes float32."""
-    if isinstance(nested, torch.Tensor):
-        return nested.detach().to("cpu", torch.float32 if nested.dtype == torch.bfloat16 else nested.dtype).numpy()
     if isinstance(nested, Mapping):
         return {key: on_host(value) for key, value in nested.items()}
     if isinstance(nested, (tuple, list)):
         return type(nested)(map(on_host, nested)) if not hasattr(nested, "_fields") else tuple(map(on_host, nested))
-    return nested if nested is None else np.asarray(nested)
+    return nested if nested is None else as_array(nested)

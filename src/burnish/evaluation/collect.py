@@ -157,7 +157,7 @@ def _take_apart(nested: Any, arrays: list[Array]) -> Any:
     if isinstance(nested, (tuple, list)):
         parts = [_take_apart(value, arrays) for value in nested]
         return parts if isinstance(nested, list) else tuple(parts)
-    arrays.append(np.atleast_1d(_on_host(nested)))
+    arrays.append(np.atleast_1d(as_array(nested)))
     return arrays[-1].ndim
 
 
@@ -171,7 +171,8 @@ def _put_together(structure: Any, arrays: Iterator[Array]) -> Any:
     return next(arrays)
 
 
-def _on_host(value: Any) -> Array:
+def as_array(value: Any) -> Array:
+    """On the host; bfloat16, which numpy does not have, becomes float32."""
     if not isinstance(value, torch.Tensor):
         return np.asarray(value)
     array: Array = value.detach().to("cpu", torch.float32 if value.dtype == torch.bfloat16 else value.dtype).numpy()

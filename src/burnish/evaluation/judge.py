@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+import contextlib
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, Protocol
 
 from burnish.core.errors import SettingError
@@ -77,7 +78,7 @@ class Judge:
     def update(self, prediction: EvalPrediction) -> None:
         """Adds a batch, whose arrays are tensors where they were computed."""
         for scorer in self._scorers:
-            with _Named(scorer, prediction):
+            with _named(scorer, prediction):
                 scorer.update(prediction.predictions, prediction.label_ids)
         if self._as_they_come and self._functions:
             if self._held is not None:
@@ -119,25 +120,21 @@ class Judge:
     def _call(self, prediction: EvalPrediction, **settings: bool) -> list[Any]:
         found = []
         for function in self._functions:
-            with _Named(function, prediction):
+            with _named(function, prediction):
                 found.append(function(prediction, **settings))
         return found
 
 
-class _Named:
+@contextlib.contextmanager
+def _named(metric: Any, prediction: EvalPrediction) -> Iterator[None]:
     """Errors inside say which metric failed, and on what."""
-
-    def __init__(self, metric: Any, prediction: EvalPrediction) -> None:
-        self._metric, self._prediction = metric, prediction
-
-    def __enter__(self) -> None:
-        return None
-
-    def __exit__(self, kind: Any, error: BaseException | None, trace: Any) -> None:
-        if not isinstance(error, Exception) or isinstance(self._metric, Metrics):
-            return  # names say it themselves
-        name = getattr(self._metric, "__name__", type(self._metric).__name__)
-        given, labels = shapes_of(self._prediction.predictions), shapes_of(self._prediction.label_ids)
+    try:
+        yield
+    except Exception as error:
+        if isinstance(metric, Metrics):
+            raise  # names say it themselves
+        name = getattr(metric, "__name__", type(metric).__name__)
+        given, labels = shapes_of(prediction.predictions), shapes_of(prediction.label_ids)
         raise SettingError(
             f"compute_metrics: {name} raised {type(error).__name__}: {error}. It was given predictions {given} and "
             f"labels {labels}."

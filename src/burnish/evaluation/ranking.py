@@ -10,21 +10,20 @@ import numpy as np
 import torch
 
 from .formula import Formula
-from .reading import Array, Reading, first, mismatch
+from .reading import Array, Reading, as_tensor, first, mismatch, on_host
 from .totals import Totals
 
 
 def scores(reading: Reading, predictions: Any, labels: Any) -> Totals:
     """Scores that order rows as the probability of each class does: log p / (1 - p), float64 (rows, classes), one
     column for two classes. Probabilities themselves would tie where they are near 1."""
-    found = torch.as_tensor(first(predictions))
-    truth = torch.as_tensor(labels)
+    found, truth = as_tensor(first(predictions)), as_tensor(labels)
     if found.is_floating_point() and found.shape == truth.shape and truth.ndim == 2 and truth.shape[1] > 1:
-        return {"scores": [_host(found)], "labels": [_host(truth) > 0.5]}
+        return {"scores": [on_host(found)], "labels": [on_host(truth) > 0.5]}
     if not found.is_floating_point():
         raise mismatch("a score for each class", found, truth)
     logits, truth = reading.targets(predictions, labels)
-    return {"scores": [_host(_log_odds(logits.double()))], "labels": [_host(truth)]}
+    return {"scores": [on_host(_log_odds(logits.double()))], "labels": [on_host(truth)]}
 
 
 def roc_auc(totals: Mapping[str, Any]) -> float:
@@ -67,11 +66,6 @@ def _log_odds(logits: torch.Tensor) -> torch.Tensor:
         return logits[:, 1:] - logits[:, :1]
     others = [torch.cat([logits[:, :i], logits[:, i + 1 :]], 1).logsumexp(1) for i in range(classes)]
     return logits - torch.stack(others, 1)
-
-
-def _host(tensor: torch.Tensor) -> Array:
-    array: Array = tensor.detach().cpu().numpy()
-    return array
 
 
 FORMULAS = {"roc_auc": Formula(scores, roc_auc, True, streams=False)}

@@ -84,15 +84,15 @@ class Reading:
         scores, truth = self._aligned(predictions, labels)
         known = len(self.class_names) if self.class_names else None
         if scores.is_floating_point() and scores.shape == truth.shape and truth.ndim == 2:
-            return Classes(_host(scores > 0), _host(truth > 0.5), scores.shape[1])
+            return Classes(on_host(scores > 0), on_host(truth > 0.5), scores.shape[1])
         if not scores.is_floating_point() and scores.shape == truth.shape:
             if truth.is_floating_point():
-                return Classes(_host(scores > 0), _host(truth > 0.5), scores.shape[-1])
+                return Classes(on_host(scores > 0), on_host(truth > 0.5), scores.shape[-1])
             kept = truth != IGNORED_LABEL
-            return Classes(_host(scores[kept].to(torch.int64)), _host(truth[kept].to(torch.int64)), known)
+            return Classes(on_host(scores[kept].to(torch.int64)), on_host(truth[kept].to(torch.int64)), known)
         scores, truth = self.targets(predictions, labels)
         best = (scores[:, 0] > 0).to(torch.int64) if scores.shape[-1] == 1 else scores.argmax(-1)
-        return Classes(_host(best), _host(truth), max(2, scores.shape[-1]))
+        return Classes(on_host(best), on_host(truth), max(2, scores.shape[-1]))
 
     @_once_a_batch
     def rows_of_classes(self, predictions: Any, labels: Any) -> list[tuple[list[int], list[int]]]:
@@ -101,19 +101,19 @@ class Reading:
         best = scores if scores.shape == truth.shape else scores.argmax(-1)
         if best.shape != truth.shape or truth.ndim != 2:
             raise mismatch("a class for each token", scores, truth)
-        rows = zip(_host(best), _host(truth), strict=True)
+        rows = zip(on_host(best), on_host(truth), strict=True)
         return [(row[kept].tolist(), true[kept].tolist()) for row, true in rows for kept in (true != IGNORED_LABEL,)]
 
     @_once_a_batch
     def values(self, predictions: Any, labels: Any) -> tuple[Array, Array]:
         """Numbers predicted and right, both float64 (rows, values a row)."""
-        found, truth = _tensor(first(predictions)), _tensor(labels)
+        found, truth = as_tensor(first(predictions)), as_tensor(labels)
         if found.ndim == truth.ndim + 1 and found.shape[-1] == 1:
             found = found[..., 0]
         if found.shape != truth.shape or truth.ndim not in (1, 2):
             raise mismatch("a number for each label", found, truth)
         rows = len(truth)
-        return _host(found.to(torch.float64)).reshape(rows, -1), _host(truth.to(torch.float64)).reshape(rows, -1)
+        return on_host(found.to(torch.float64)).reshape(rows, -1), on_host(truth.to(torch.float64)).reshape(rows, -1)
 
     @_once_a_batch
     def texts(self, predictions: Any, labels: Any) -> tuple[list[str], list[list[str]]]:
@@ -128,7 +128,7 @@ class Reading:
     def _texts(self, given: Any, generated: bool) -> list[Any]:
         if isinstance(given, list) and all(isinstance(text, (str, list)) for text in given):
             return given
-        ids = _tensor(given)
+        ids = as_tensor(given)
         if ids.is_floating_point():
             if not (generated and self.is_ctc and ids.ndim == 3):
                 raise SettingError(
@@ -144,7 +144,7 @@ class Reading:
 
     def _aligned(self, predictions: Any, labels: Any) -> tuple[torch.Tensor, torch.Tensor]:
         """Predictions and labels with the same positions; a column of single labels becomes a row of them."""
-        scores, truth = _tensor(first(predictions)), _tensor(labels)
+        scores, truth = as_tensor(first(predictions)), as_tensor(labels)
         if scores.device != truth.device:
             truth = truth.to(scores.device)
         if self.next_token and truth.ndim == 2 and scores.shape[:2] == truth.shape:
@@ -174,10 +174,10 @@ def mismatch(wanted: str, scores: Any, labels: Any) -> DataError:
     return DataError(f"They are read as {shapes_of(scores)} and {shapes_of(labels)}, and needed is {wanted}.")
 
 
-def _tensor(value: Any) -> torch.Tensor:
+def as_tensor(value: Any) -> torch.Tensor:
     return value.detach() if isinstance(value, torch.Tensor) else torch.as_tensor(np.asarray(value))
 
 
-def _host(tensor: torch.Tensor) -> Array:
+def on_host(tensor: torch.Tensor) -> Array:
     array: Array = tensor.cpu().numpy()
     return array
