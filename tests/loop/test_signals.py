@@ -10,7 +10,7 @@ import threading
 
 import pytest
 
-from burnish.loop.signals import StopRequests
+from burnish.loop.signals import StopRequests, signal_of
 
 ALL = [signal.SIGINT, signal.SIGTERM, signal.SIGUSR1]
 
@@ -101,6 +101,13 @@ def test_outside_the_main_thread_nothing_is_taken_over() -> None:
     thread.start()
     thread.join()
     assert found == before
+
+
+@pytest.mark.parametrize(
+    ("code", "number"), [(143, signal.SIGTERM), (138, signal.SIGUSR1), (128, None), (1, None), ("143", None), (None, None)]
+)
+def test_an_end_tells_its_signal(code: int | str | None, number: signal.Signals | None) -> None:
+    assert signal_of(SystemExit(code)) is number
 
 
 FORKS = """

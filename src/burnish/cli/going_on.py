@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import contextlib
-import signal
 from collections.abc import Iterator
 from typing import Any
 
 from burnish.core.errors import CheckpointError, UnsavedError
 from burnish.core.processes import launch
+from burnish.loop.signals import signal_of
 
 from .console import complain, say
 from .settings import Settings
@@ -20,7 +20,7 @@ def told_when_stopped(settings: Settings) -> Iterator[None]:
     try:
         yield
     except (KeyboardInterrupt, SystemExit) as end:
-        if launch().index == 0 and (isinstance(end, KeyboardInterrupt) or _is_signal(end.code)):
+        if launch().index == 0 and (isinstance(end, KeyboardInterrupt) or signal_of(end) is not None):
             complain(how_to(settings))
         raise
 
@@ -59,8 +59,3 @@ def with_model_rescued(error: UnsavedError, trainer: Any, settings: Settings) ->
         f"The training has ended, and its last checkpoint could not be written: {error.__cause__} {rescued}\n"
         f"Make room on the disk. {how_to(settings)}"
     )
-
-
-def _is_signal(code: Any) -> bool:
-    """Whether an exit code is one of a signal: 128 and its number."""
-    return isinstance(code, int) and code - 128 in {int(number) for number in signal.Signals}

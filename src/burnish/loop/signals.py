@@ -72,6 +72,12 @@ class StopRequests:
         _tell(number)
 
 
+def signal_of(end: SystemExit) -> signal.Signals | None:
+    """The signal that an end is from (see `StopRequests.raise_for`); None for another end."""
+    known = {128 + int(number): number for number in signal.Signals}
+    return known.get(end.code) if isinstance(end.code, int) else None
+
+
 def _in_child(number: int) -> None:
     """A forked worker inherits the handler. It can be terminated; whether the run ends is for its parent to say."""
     if number == signal.SIGTERM:

@@ -6,7 +6,6 @@ import contextlib
 import logging
 import math
 import os
-import signal
 import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -21,6 +20,7 @@ from burnish.core.divided import class_of
 from burnish.core.processes import launcher
 from burnish.core.progress import TrainerState
 from burnish.core.secrets import hidden_in_text
+from burnish.loop.signals import signal_of
 from burnish.models.fingerprint import fingerprint
 from burnish.tracking import surroundings
 from burnish.tracking.values import record, split_of
@@ -146,9 +146,8 @@ def _state_and_reason(error: BaseException) -> tuple[str, str]:
     if isinstance(error, KeyboardInterrupt):
         return STOPPED, "SIGINT (Ctrl-C)"
     if isinstance(error, SystemExit):
-        code = error.code
-        is_signal = isinstance(code, int) and code - 128 in {int(one) for one in signal.Signals}
-        return STOPPED, signal.Signals(int(str(code)) - 128).name if is_signal else f"exit code {code}"
+        number = signal_of(error)
+        return STOPPED, f"exit code {error.code}" if number is None else number.name
     text = " ".join(f"{type(error).__name__}: {error}".split())
     return FAILED, hidden_in_text(text)[:MOST_LETTERS]
 
