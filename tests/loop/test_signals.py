@@ -104,7 +104,8 @@ def test_outside_the_main_thread_nothing_is_taken_over() -> None:
 
 
 @pytest.mark.parametrize(
-    ("code", "number"), [(143, signal.SIGTERM), (138, signal.SIGUSR1), (128, None), (1, None), ("143", None), (None, None)]
+    ("code", "number"),
+    [(143, signal.SIGTERM), (138, signal.SIGUSR1), (128, None), (1, None), ("143", None), (None, None)],
 )
 def test_an_end_tells_its_signal(code: int | str | None, number: signal.Signals | None) -> None:
     assert signal_of(SystemExit(code)) is number
