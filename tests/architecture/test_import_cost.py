@@ -36,7 +36,9 @@ def test_importing_the_package_loads_nothing_heavy() -> None:
 
 
 @pytest.mark.parametrize(
-    "arguments", [["--help"], ["train", "--help"], ["--version"], ["runs", "--help"]], ids=" ".join
+    "arguments",
+    [["--version"], ["--help"], *([command, "--help"] for command in ("train", "plan", "evaluate", "predict", "runs"))],
+    ids=" ".join,
 )
 def test_asking_the_command_line_for_help_loads_nothing_heavy(arguments: list[str]) -> None:
     code = f"""

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from burnish.tasks.pretrained import TASK_KEY
+from burnish.tasks.recipe import TASK_KEY
 from burnish.tracking.values import record
 
 from .console import print_table, say

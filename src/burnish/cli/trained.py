@@ -8,6 +8,7 @@ from typing import Any
 
 from burnish.checkpoint.run_manifest import RunManifest
 from burnish.core.errors import UserError, did_you_mean
+from burnish.tasks.recipe import TASK_KEY
 
 
 def check_model(folder: Path, command: str = "predict") -> None:
@@ -31,7 +32,7 @@ def trained_task(folder: Path) -> dict[str, Any]:
     """What the config of a model says of its training: task, text_columns, label_columns, max_seq_length; empty for a
     model that burnish did not train."""
     content = json.loads((folder / "config.json").read_text(encoding="utf-8"))
-    return content.get("burnish_task") or {}
+    return content.get(TASK_KEY) or {}
 
 
 def run_settings(folder: Path) -> dict[str, Any]:

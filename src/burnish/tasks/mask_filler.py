@@ -10,7 +10,8 @@ from burnish.core.errors import DataError
 
 from .columns import TEXTS
 from .prediction_batches import device_for_prediction
-from .pretrained import TASK_KEY, load_trained
+from .pretrained import load_trained
+from .recipe import TASK_KEY
 
 NUM_SHOWN = 5
 

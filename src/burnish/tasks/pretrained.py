@@ -8,11 +8,8 @@ from typing import Any
 
 from burnish.checkpoint import in_use
 
-from .recipe import DataRequest, ModelRequest
+from .recipe import TASK_KEY, DataRequest, ModelRequest
 from .tokenising import chosen_length
-
-TASK_KEY = "burnish_task"
-"""Attribute of a model's config that says what the model was trained for, and on which columns."""
 
 
 @dataclass(frozen=True)

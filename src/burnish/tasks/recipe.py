@@ -7,6 +7,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
 
+TASK_KEY = "burnish_task"
+"""Attribute of a model's config that says what the model was trained for, and on which columns."""
+
 
 @dataclass(frozen=True)
 class DataRequest:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from burnish.core.errors import SettingError, did_you_mean
 
-from .recipe import Recipe
+from .recipe import TASK_KEY, Recipe
 
 RECIPES = {
     "text-classification": ("text_classification", "TextClassification"),
@@ -66,7 +66,7 @@ def recipe_of(folder: Path) -> Recipe:
         content = json.loads(config.read_text(encoding="utf-8"))
     except ValueError as error:
         raise SettingError(f"{config} is damaged: {error}.") from None
-    task = (content.get("burnish_task") or {}).get("task")
+    task = (content.get(TASK_KEY) or {}).get("task")
     if task:
         return recipe(task)
     if any(name.endswith("ForSequenceClassification") for name in content.get("architectures") or []):

@@ -14,8 +14,8 @@ from .columns import header_hint, label_columns, require_columns, text_columns, 
 from .label_values import has_labels, label_values, name_of
 from .labels import MULTI_LABEL, REGRESSION, SINGLE_LABEL, LabelScheme, class_balance, infer_scheme
 from .metrics import classification_metrics
-from .pretrained import TASK_KEY, Pretrained, load_config, load_pretrained
-from .recipe import DataRequest, ModelRequest, TaskRun
+from .pretrained import Pretrained, load_config, load_pretrained
+from .recipe import TASK_KEY, DataRequest, ModelRequest, TaskRun
 from .splits import Splits, read_splits, repeated_rows, with_held_out
 from .tokenising import Lengths, TextTokeniser, model_rows
 

@@ -13,7 +13,8 @@ from burnish.core.errors import DataError
 from .columns import PAIRS, TEXTS, is_missing_text
 from .labels import MULTI_LABEL, REGRESSION
 from .prediction_batches import batches_by_length, device_for_prediction
-from .pretrained import TASK_KEY, load_trained
+from .pretrained import load_trained
+from .recipe import TASK_KEY
 
 TOKENS_PER_BATCH = 16_384
 

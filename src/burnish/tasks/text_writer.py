@@ -10,7 +10,8 @@ from burnish.core.errors import DataError
 
 from .language_rows import prompt_tokens
 from .prediction_batches import batches_by_length, device_for_prediction
-from .pretrained import TASK_KEY, load_trained
+from .pretrained import load_trained
+from .recipe import TASK_KEY
 
 TOKENS_PER_BATCH = 8_192
 NEW_TOKENS = 128

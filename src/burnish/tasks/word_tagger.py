@@ -11,7 +11,8 @@ import numpy as np
 from burnish.core.errors import DataError
 
 from .prediction_batches import batches_by_length, device_for_prediction
-from .pretrained import TASK_KEY, load_trained
+from .pretrained import load_trained
+from .recipe import TASK_KEY
 
 TOKENS_PER_BATCH = 16_384
 WORDS = ("tokens", "words")
