@@ -101,7 +101,15 @@ def test_state_does_not_grow(name: str) -> None:
 
     first = size(1)
     assert size(50) <= first + 64  # digits of whole numbers
-    assert metrics.streams and not Metrics(["spearman"]).streams and not Metrics(["f1", "roc_auc"]).streams
+
+
+@pytest.mark.parametrize("several", [False, True])
+def test_scores_of_half_precision(several: bool) -> None:
+    scores, labels = LOGITS.bfloat16(), (LOGITS.flip(0) > 0).float() if several else LABELS
+    half, full = Metrics(["f1", "roc_auc"]), Metrics(["f1", "roc_auc"])
+    half.update(scores, labels.bfloat16() if several else labels)
+    full.update(scores.float(), labels)
+    assert half.compute() == full.compute()
 
 
 def test_values_that_do_not_exist() -> None:

@@ -22,7 +22,3 @@ class Formula:
     """A number, a list, or several numbers by name."""
     greater_is_better: bool | None
     """None where a value is no single number."""
-    streams: bool = True
-    """Whether totals stay as small as they are, however many rows there are."""
-    package: str | None = None
-    """What has to be installed."""

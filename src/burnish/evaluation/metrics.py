@@ -70,15 +70,6 @@ class Metrics:
         self._totals: dict[int, Totals] = {}
         """By the place of the first metric that has them: metrics may have the same totals."""
 
-    @property
-    def names(self) -> list[str]:
-        return list(self._formulas)
-
-    @property
-    def streams(self) -> bool:
-        """Whether what is remembered is of a fixed size, however many rows there are."""
-        return all(formula.streams for formula in self._formulas.values())
-
     def update(self, predictions: Any, labels: Any) -> None:
         """Adds a batch.
 

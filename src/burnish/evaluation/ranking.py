@@ -19,7 +19,7 @@ def scores(reading: Reading, predictions: Any, labels: Any) -> Totals:
     column for two classes. Probabilities themselves would tie where they are near 1."""
     found, truth = as_tensor(first(predictions)), as_tensor(labels)
     if found.is_floating_point() and found.shape == truth.shape and truth.ndim == 2 and truth.shape[1] > 1:
-        return {"scores": [on_host(found)], "labels": [on_host(truth) > 0.5]}
+        return {"scores": [on_host(found.double())], "labels": [on_host(truth > 0.5)]}
     if not found.is_floating_point():
         raise mismatch("a score for each class", found, truth)
     logits, truth = reading.targets(predictions, labels)
@@ -68,4 +68,4 @@ def _log_odds(logits: torch.Tensor) -> torch.Tensor:
     return logits - torch.stack(others, 1)
 
 
-FORMULAS = {"roc_auc": Formula(scores, roc_auc, True, streams=False)}
+FORMULAS = {"roc_auc": Formula(scores, roc_auc, True)}

@@ -84,5 +84,5 @@ FORMULAS = {
     "mae": Formula(errors, lambda totals: totals["absolute"].over(totals["values"]), False),
     "r2": Formula(moments, r2, True),
     "pearson": Formula(moments, pearson, True),
-    "spearman": Formula(all_values, spearman, True, streams=False),
+    "spearman": Formula(all_values, spearman, True),
 }

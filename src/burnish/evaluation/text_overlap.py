@@ -181,13 +181,13 @@ def _overlap(written: list[str], right: list[str]) -> float:
 _PER_CENT = 100.0
 
 FORMULAS = {
-    "bleu": Formula(bleu_counts, partial(bleu, "none", 0.01), True, package="sacrebleu"),
-    "sacrebleu": Formula(bleu_counts, partial(bleu, "exp", 1.0), True, package="sacrebleu"),
+    "bleu": Formula(bleu_counts, partial(bleu, "none", 0.01), True),
+    "sacrebleu": Formula(bleu_counts, partial(bleu, "exp", 1.0), True),
     "chrf": Formula(chrf_counts, lambda totals: _chrf(totals["counts"]), True),
-    "ter": Formula(ter_edits, ter, False, package="sacrebleu"),
-    "wer": Formula(words, error_rate, False, package="jiwer"),
-    "cer": Formula(characters, error_rate, False, package="jiwer"),
-    "rouge": Formula(rouge_scores, rouge, True, package="rouge-score"),
+    "ter": Formula(ter_edits, ter, False),
+    "wer": Formula(words, error_rate, False),
+    "cer": Formula(characters, error_rate, False),
+    "rouge": Formula(rouge_scores, rouge, True),
     "exact_match": Formula(same_texts, accuracy, True),
     "squad_f1": Formula(squad_scores, lambda totals: _PER_CENT * totals["f1"].over(totals["rows"]), True),
     "squad_exact_match": Formula(

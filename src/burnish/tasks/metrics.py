@@ -34,11 +34,12 @@ def are_bio(names: Iterable[str]) -> bool:
 def best_of(asked: Sequence[str], usual: str | None) -> str | None:
     """What tells the best checkpoint: what the task usually goes by, where that is measured, else the first one asked
     for. Metrics of several values are named by one of these."""
+    from burnish.evaluation.metrics import formula_of
+
     if not asked or usual == "loss":
         return usual
-    values = [MAIN_VALUE.get(name, name) for name in asked if not name.endswith(SEVERAL_NUMBERS)]
+    values = [MAIN_VALUE.get(name, name) for name in asked if formula_of(name).greater_is_better is not None]
     return usual if usual in values or not values else values[0]
 
 
 MAIN_VALUE = {"seqeval": "f1", "rouge": "rougeL"}
-SEVERAL_NUMBERS = ("per_class", "confusion_matrix")
