@@ -9,18 +9,11 @@ import pytest
 import tiny
 import torch
 from distributed.forked import in_processes, values
-from distributed.test_invariance import KINDS, ROWS, STEP, collator_for
+from distributed.test_invariance import KINDS, WAYS, told_by, two_passes
 from torch.distributed.tensor import DTensor
 from trainer import runs
 
 import burnish
-
-WAYS: dict[str, dict[str, Any]] = {
-    "plain": {},
-    "accumulation": {"gradient_accumulation_steps": 2},
-    "few tokens": {"token_budget": 40},
-    "clipped AdamW": {"max_grad_norm": 0.05, "optim": "adamw_torch", "adam_epsilon": 1e-5, "learning_rate": 1e-3},
-}
 
 
 def whole(model: torch.nn.Module) -> dict[str, torch.Tensor]:
@@ -30,29 +23,16 @@ def whole(model: torch.nn.Module) -> dict[str, torch.Tensor]:
 
 
 def trained(folder: Path, count: int, kind: str, way: dict[str, Any], model: Any = None) -> dict[str, Any]:
-    """What a run of two passes logged, and its weights."""
-    build, rows = KINDS[kind]
-    settings = {
-        "num_train_epochs": 2,
-        "per_device_train_batch_size": STEP // (count * way.get("gradient_accumulation_steps", 1)),
-        "learning_rate": 0.05,
-        "optim": "sgd",
-        "max_grad_norm": 0.0,
-        **way,
-    }
-    model = model or build()
-    args = runs.arguments(folder, **settings)
-    run = burnish.Trainer(model=model, args=args, train_dataset=rows(ROWS), data_collator=collator_for(kind))
-    run.train()
-    state = run.state
+    """What a run of two passes logged, its weights, and how they are divided."""
+    run: Any = two_passes(folder, count, kind, way, model)
+    parts = list(run.model.parameters())
+    divided = all(isinstance(weight, DTensor) for weight in parts)
     return {
-        "loss": runs.logged(run, "loss"),
-        "grad_norm": runs.logged(run, "grad_norm"),
+        **told_by(run),
         "weights": whole(run.model),
-        "counts": (state.global_step, state.num_examples_seen, state.num_input_tokens_seen),
-        "engine": type(run.engine).__name__,
         "ways": (run.objective.counted, run.objective.mean_over, run.tried.padding_free),
-        "divided": all(isinstance(weight, DTensor) for weight in run.model.parameters()),
+        "divided": divided,
+        "meshes": {tuple(weight.device_mesh.shape) for weight in parts} if divided else set(),
         "moments": {type(part).__name__ for one in run.optimizer.state.values() for part in one.values()},
     }
 
@@ -117,6 +97,7 @@ def test_divided_within_groups(form: str, tmp_path: Path) -> None:
     way = {**WAYS["few tokens"], **GROUPS[form]}
     for found in values(in_processes(4, tmp_path, trained, tmp_path / "together", 4, "causal lm", way)):
         compare(found, alone)
+        assert found["meshes"] == {(2, 2) if form.startswith("hybrid") else (4,)}
 
 
 def test_tied_weights_stay_tied(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Any
 
@@ -42,30 +43,37 @@ def collator_for(kind: str) -> Any:
     return transformers.DataCollatorForSeq2Seq(tiny.tokenizer()) if kind == "seq2seq" else collator()
 
 
-def trained(folder: Path, count: int, kind: str, way: str) -> dict[str, Any]:
-    """What a run of two passes logged, and its weights."""
+def two_passes(folder: Path, count: int, kind: str, way: dict[str, Any], model: Any = None) -> burnish.Trainer:
+    """A run that has ended."""
     build, rows = KINDS[kind]
-    accumulation = WAYS[way].get("gradient_accumulation_steps", 1)
     settings = {
         "num_train_epochs": 2,
-        "per_device_train_batch_size": STEP // (count * accumulation),
+        "per_device_train_batch_size": STEP // (count * way.get("gradient_accumulation_steps", 1)),
         "learning_rate": 0.05,
         "optim": "sgd",
         "max_grad_norm": 0.0,
-        **WAYS[way],
+        **way,
     }
-    model = build()
-    args = runs.arguments(folder, **settings)
+    args, model = runs.arguments(folder, **settings), model or build()
     run = burnish.Trainer(model=model, args=args, train_dataset=rows(ROWS), data_collator=collator_for(kind))
     run.train()
+    return run
+
+
+def told_by(run: Any) -> dict[str, Any]:
+    """What a run logged and counted."""
     state = run.state
     return {
         "loss": runs.logged(run, "loss"),
         "grad_norm": runs.logged(run, "grad_norm"),
-        "weights": runs.weights(model),
         "counts": (state.global_step, state.num_examples_seen, state.num_input_tokens_seen),
         "engine": type(run.engine).__name__,
     }
+
+
+def trained(folder: Path, count: int, kind: str, way: str) -> dict[str, Any]:
+    run = two_passes(folder, count, kind, WAYS[way])
+    return {**told_by(run), "weights": runs.weights(run.model)}
 
 
 def grid(folder: Path, count: int, kinds: list[str]) -> dict[tuple[str, str], dict[str, Any]]:
@@ -106,8 +114,6 @@ def test_dropout_is_repeated(tmp_path: Path) -> None:
 
 def weights_to_begin_with(folder: Path) -> Any:
     """A model that every process has drawn for itself."""
-    import os
-
     torch.manual_seed(int(os.environ["RANK"]))
     run = runs.trainer(folder, parts={"model": transformers.BertForSequenceClassification(tiny.bert_config())})
     run.args.max_steps, run.args.learning_rate = 1, 1e-12
