@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import re
 from pathlib import Path
 from typing import Any
 
@@ -146,8 +148,6 @@ def test_a_callback_may_call_and_save_the_model(tmp_path: Path) -> None:
 
 def weights_to_begin_with(folder: Path) -> Any:
     """A model that every process has drawn for itself, and the others do not hold at all."""
-    import os
-
     rank = int(os.environ["RANK"])
     torch.manual_seed(rank)
     with torch.device("meta") if rank else torch.device("cpu"):
@@ -198,8 +198,6 @@ def refused(folder: Path, **settings: Any) -> Any:
     ],
 )
 def test_what_does_not_go_together(settings: dict[str, Any], words: str, tmp_path: Path) -> None:
-    import re
-
     for one in in_processes(2, tmp_path, refused, tmp_path, **{**FSDP, **settings}):
         assert one.error == "SettingError" and re.search(words, one.words), one
 
@@ -210,7 +208,7 @@ def test_one_process_divides_nothing(tmp_path: Path) -> None:
 
 
 def divided_by_user(folder: Path) -> Any:
-    """The weights are parts, gradients and moments too, and each process holds half of them."""
+    """The weights are parts, moments too, and each process holds half of them."""
     run = runs.trainer(folder, max_steps=1, fsdp=True)
     run.train()
     held = sum(weight.to_local().numel() for weight in run.model.parameters())

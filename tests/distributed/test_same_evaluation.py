@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +10,7 @@ import pytest
 import tiny
 import transformers
 from distributed.forked import in_processes, values
-from torch.utils.data import IterableDataset
+from distributed.test_evaluating import OwnStep, Stream
 from trainer import runs
 
 import burnish
@@ -35,21 +34,6 @@ WAYS: dict[str, dict[str, Any]] = {
     "in dataset order": {"per_device_eval_batch_size": 4},
     "a stream": {"per_device_eval_batch_size": 4},
 }
-
-
-class Stream(IterableDataset[Any]):
-    def __init__(self, rows: list[Any]) -> None:
-        self.rows = rows
-
-    def __iter__(self) -> Iterator[Any]:
-        return iter(self.rows)
-
-
-class OwnStep(burnish.Trainer):
-    """Sees batches, which therefore come in the order of the dataset."""
-
-    def prediction_step(self, *given: Any, **named: Any) -> Any:
-        return super().prediction_step(*given, **named)
 
 
 def evaluated(kind: str, folder: Path, way: str) -> dict[str, float]:
