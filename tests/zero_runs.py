@@ -7,6 +7,7 @@ from typing import Any
 
 import tiny
 import transformers
+from distributed.test_checkpoints import Stop
 from trainer import runs
 
 import burnish
@@ -28,17 +29,6 @@ def stage(number: int, **more: Any) -> dict[str, Any]:
 
 
 CPU = {"device": "cpu"}
-
-
-class Stop(burnish.TrainerCallback):
-    """Ends a run early, with a checkpoint."""
-
-    def __init__(self, at: int) -> None:
-        self.at = at
-
-    def on_step_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
-        if state.global_step == self.at:
-            control.should_training_stop = control.should_save = True
 
 
 def trained(

@@ -19,6 +19,8 @@ ROWS = 20
 
 
 class Stop(burnish.TrainerCallback):
+    """Ends a run early, with a checkpoint."""
+
     def __init__(self, at: int) -> None:
         self.at = at
 
