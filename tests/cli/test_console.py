@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from burnish.cli.console import print_pairs, print_table, table_lines
+from burnish.cli.console import cut, print_pairs, print_table, table_lines
 from burnish.cli.results import figure
 
 
@@ -27,3 +27,7 @@ def test_figures_are_readable():
     assert figure("eval_samples", 800) == "800"
     assert figure("epoch", 2.0) == "2"
     assert figure("eval_loss", 1.5e-5) == "1.50e-05"
+
+
+def test_a_long_text_keeps_its_ends():
+    assert cut("abcdefghij", 5) == "ab…ij" and cut("abc", 3) == "abc" and cut("abcd", 1) == "…"

@@ -18,7 +18,7 @@ from burnish.cli.main import main
 from burnish.cli.runs import found as runs_found
 from burnish.cli.runs.command import listing
 from burnish.cli.runs.found import Traces, find_runs
-from burnish.cli.runs.table import cut, fitted, size
+from burnish.cli.runs.table import fitted, size
 
 
 def run(place: Path, state: str = "finished", *steps: int, when: int = 0, **changes: Any) -> RunManifest:
@@ -194,7 +194,6 @@ def test_what_a_narrow_table_goes_without() -> None:
     assert fitted(["x", "y", "z"], rows, None)[1] == "  ".join(rows[0])
     assert fitted(["x", "y", "z"], rows, 40, ["y"])[0].split() == ["x", "y", "z"]
     assert fitted(["x", "y", "z"], rows, 20, ["y"])[0].split() == ["x", "z"]
-    assert cut("abcdefghij", 5) == "ab…ij" and cut("abc", 3) == "abc" and cut("abcd", 1) == "…"
     assert [size(number) for number in (999, 1500, 25_000, 3e12)] == ["999 B", "1.5 kB", "25 kB", "3.0 TB"]
 
 

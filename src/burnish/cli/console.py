@@ -65,6 +65,14 @@ def table_lines(columns: Sequence[str], rows: Rows) -> list[str]:
     ]
 
 
+def cut(text: str, most: int) -> str:
+    """A text of at most so many letters: its middle is left out, since begin and end tell names apart."""
+    if len(text) <= most:
+        return text
+    end = (most - 1) // 2
+    return text[: most - 1 - end] + "…" + (text[-end:] if end else "")
+
+
 def is_number(text: str) -> bool:
     """Whether a cell holds a number, as in `0.85`, `1,200`, `12 %` or `3.2 s`."""
     try:

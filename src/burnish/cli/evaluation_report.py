@@ -13,7 +13,7 @@ from typing import Any
 from burnish.tasks.recipe import TASK_KEY
 from burnish.tracking.values import record
 
-from .console import print_table, say
+from .console import cut, print_table, say
 from .results import print_results
 from .rows import Row, write_rows
 
@@ -227,9 +227,8 @@ def _terminal() -> int:
 
 
 def _shown(value: Any, length: int = LONGEST_CELL) -> str:
-    """A cell; of one that is too long the middle is left out, since names differ at their ends."""
+    """A cell of at most so many letters."""
     if isinstance(value, Mapping):
         value = json.dumps(value, ensure_ascii=False)
     text = f"{value:.4f}" if isinstance(value, float) else " ".join(str("" if value is None else value).split())
-    end = (length - 1) // 2
-    return text if len(text) <= length else f"{text[: length - 1 - end]}…{text[len(text) - end :]}"
+    return cut(text, length)

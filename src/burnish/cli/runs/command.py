@@ -9,12 +9,12 @@ from pathlib import Path
 
 from burnish.core.errors import SettingError, did_you_mean
 
-from ..console import say
+from ..console import cut, say
 from ..flags import Flag
 from ..parse import Given, parse
 from ..results import figure
 from .found import FoundRun, find_runs
-from .table import cut, fitted, size, width_of_terminal
+from .table import fitted, size, width_of_terminal
 
 HELP = """\
 Lists runs and looks into them: those of `burnish train`, of scripts with `burnish.Trainer`, and of

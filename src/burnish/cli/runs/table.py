@@ -6,7 +6,7 @@ import shutil
 import sys
 from collections.abc import Sequence
 
-from ..console import table_lines
+from ..console import cut, table_lines
 
 SHORTEST = 12
 """Letters that a cell is never cut below."""
@@ -51,14 +51,6 @@ def _cut_to(titles: list[str], cells: list[list[str]], width: int) -> list[list[
         widths[widest] -= 1
         surplus -= 1
     return [[cut(cell, most) for cell, most in zip(row, widths, strict=True)] for row in cells]
-
-
-def cut(text: str, most: int) -> str:
-    """A text of at most so many letters: its middle is left out, since begin and end tell names apart."""
-    if len(text) <= most:
-        return text
-    end = (most - 1) // 2
-    return text[: most - 1 - end] + "…" + (text[-end:] if end else "")
 
 
 def size(num_bytes: float) -> str:
