@@ -109,13 +109,17 @@ def prompt_ids(value: Any, tokenizer: Any, row: int, column: str) -> list[int]:
             raise DataError(f"Row {row}: column {column!r} holds text, and Trainer has no processing_class to read it.")
         if not isinstance(value, str):
             return list(tokenizer.apply_chat_template(value, add_generation_prompt=True, return_dict=False))
-        ids = list(tokenizer(value)["input_ids"])
-        ends = {getattr(tokenizer, "eos_token_id", None), getattr(tokenizer, "sep_token_id", None)}
-        return ids[:-1] if ids and ids[-1] in ends else ids
+        return without_end(list(tokenizer(value)["input_ids"]), tokenizer)
     ids = value.tolist() if hasattr(value, "tolist") else value
     if isinstance(ids, (list, tuple)) and all(isinstance(token, int) for token in ids):
         return list(ids)
     raise DataError(f"Row {row}: column {column!r} holds {value!r:.60}, which is neither text, token ids nor messages.")
+
+
+def without_end(ids: list[int], tokenizer: Any) -> list[int]:
+    """The tokens of a text that goes on: without the one that a tokenizer ends a text with."""
+    ends = {getattr(tokenizer, "eos_token_id", None), getattr(tokenizer, "sep_token_id", None)}
+    return ids[:-1] if ids and ids[-1] in ends else ids
 
 
 def with_prompt(cut: Cut, prompt: list[int]) -> Cut:

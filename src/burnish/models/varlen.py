@@ -82,7 +82,7 @@ def _allowed(mask: torch.Tensor) -> torch.Tensor:
 def kernel_for(query: torch.Tensor, dropout: float, options: dict[str, Any]) -> Kernel | None:
     """The kernel for queries (1, heads, tokens, head size) of this device and type; None where the rows must be put
     apart."""
-    kind = torch.get_autocast_dtype("cuda") if torch.is_autocast_enabled("cuda") else query.dtype
+    kind = _computed_in(query)
     if query.device.type != "cuda" or kind not in HALF or query.shape[-1] > LARGEST_HEAD:
         return None
     if any(options.get(name) is not None for name in OWN_RULES):
@@ -90,6 +90,10 @@ def kernel_for(query: torch.Tensor, dropout: float, options: dict[str, Any]) -> 
     if _is_there("flash_attn"):
         return _flash_attn
     return _of_torch if dropout == 0 and _is_there("torch.nn.attention.varlen") else None
+
+
+def _computed_in(query: torch.Tensor) -> torch.dtype:
+    return torch.get_autocast_dtype("cuda") if torch.is_autocast_enabled("cuda") else query.dtype
 
 
 @cache
@@ -102,7 +106,7 @@ def attend(
     scale: float | None, dropout: float,
 ) -> torch.Tensor:  # fmt: skip
     """(1, heads, tokens, head size) of each to the output (1, tokens, heads, head size), in the type of the query."""
-    kind = torch.get_autocast_dtype("cuda") if torch.is_autocast_enabled("cuda") else query.dtype
+    kind = _computed_in(query)
     queries, keys, values = (part.squeeze(0).transpose(0, 1).to(kind) for part in (query, key, value))
     return kernel(queries, keys, values, segments, scale, dropout).unsqueeze(0).to(query.dtype)
 

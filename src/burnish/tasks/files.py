@@ -13,7 +13,7 @@ from burnish.data.arrow_rows import ArrowRows
 
 from . import csv_rows, json_rows, tagged_words
 from .cache import key_of, key_of_file, quiet_datasets, stored
-from .shards import are_shards, shards
+from .shards import are_shards, first_line, shards
 from .text_lines import read_lines
 
 if TYPE_CHECKING:
@@ -131,7 +131,7 @@ def _read_file(path: Path, readers: dict[str, Callable[[Path], Columns]]) -> Row
     except OSError as error:
         raise DataError(f"{path}: the file cannot be read ({error.strerror or error}).") from error
     except Exception as error:  # pyarrow and datasets raise many kinds for a file that is no Parquet
-        raise DataError(f"{path}: this cannot be read as {ending[1:].upper()} ({_first_line(error)}).") from error
+        raise DataError(f"{path}: this cannot be read as {ending[1:].upper()} ({first_line(error)}).") from error
 
 
 def _joined(files: list[Path], parts: list[Rows]) -> Rows:
@@ -153,7 +153,7 @@ def _joined(files: list[Path], parts: list[Rows]) -> Rows:
 
         return datasets.concatenate_datasets([_as_dataset(part) for part in parts])
     except Exception as error:  # pyarrow and datasets raise many kinds where types differ
-        raise DataError(f"{files[0]} and the files after it make no table together ({_first_line(error)}).") from error
+        raise DataError(f"{files[0]} and the files after it make no table together ({first_line(error)}).") from error
 
 
 def _as_dataset(rows: Rows) -> datasets.Dataset:
@@ -173,7 +173,7 @@ def _typed(path: Path, columns: Columns) -> list[Any]:
             row, value = _first_unfit(columns[name])
             raise DataError(
                 f"{path}, row {row + 1}: column {name!r} holds {ascii(value)[:60]}, which does not fit the rows above "
-                f"it ({_first_line(error)}). Give all rows the same type."
+                f"it ({first_line(error)}). Give all rows the same type."
             ) from error
 
     batches: list[Any] = pyarrow.table({name: array(name) for name in columns}).to_batches(max_chunksize=_BATCH)
@@ -225,7 +225,7 @@ def _read_hub(name: str, config_name: str | None, split: str, cache_dir: str | N
     except Exception as error:  # every kind of network, cache and format error ends here
         raise DataError(
             f"{name!r} is no file or folder here, and could not be loaded from the Hugging Face hub or its cache "
-            f"({_first_line(error)}). Check the spelling and the connection, or give a file with --train_file."
+            f"({first_line(error)}). Check the spelling and the connection, or give a file with --train_file."
         ) from error
 
 
@@ -247,7 +247,3 @@ def _ending(path: Path) -> str:
 
 def _looks_like_file(name: str) -> bool:
     return name.startswith((".", "/", "~")) or name.count("/") > 1 or _ending(Path(name)) in ENDINGS
-
-
-def _first_line(error: BaseException) -> str:
-    return (str(error).strip().splitlines() or [type(error).__name__])[0]

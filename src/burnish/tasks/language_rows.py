@@ -10,6 +10,7 @@ import numpy as np
 from burnish.core.types import IGNORED_LABEL
 from burnish.data.arrow_arrays import of_numbers
 from burnish.data.arrow_rows import ArrowRows
+from burnish.generation.prompts import without_end
 
 from .cache import key_of
 from .tokenising import LENGTH, TRUNCATED, identity_of
@@ -72,9 +73,7 @@ class CompletionTokeniser:
 
 def prompt_tokens(tokenizer: Any, prompts: list[str]) -> list[list[int]]:
     """Prompts with the tokens that a tokenizer puts first, and without those that it would end a text with."""
-    ends = {tokenizer.eos_token_id, tokenizer.sep_token_id} - {None}
-    rows = tokenizer(prompts, verbose=False)["input_ids"]
-    return [ids[:-1] if ids and ids[-1] in ends else ids for ids in rows]
+    return [without_end(ids, tokenizer) for ids in tokenizer(prompts, verbose=False)["input_ids"]]
 
 
 def blocks(rows: ArrowRows, length: int) -> ArrowRows:

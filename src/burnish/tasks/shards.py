@@ -46,9 +46,9 @@ def shards(name: str) -> list[Path]:
     except FileNotFoundError as error:
         raise DataError(f"{name}: there is no such file.") from error
     except (ImportError, ValueError) as error:  # a protocol that is not known, or whose package is not installed
-        raise DataError(f"{name}: {_first_line(error)}.") from error
+        raise DataError(f"{name}: {first_line(error)}.") from error
     except Exception as error:  # every file system has errors of its own
-        raise DataError(f"{name} could not be read ({type(error).__name__}: {_first_line(error)}).") from error
+        raise DataError(f"{name} could not be read ({type(error).__name__}: {first_line(error)}).") from error
 
 
 def _some(name: str, found: list[Path]) -> list[Path]:
@@ -77,5 +77,5 @@ def _copied(system: Any, path: str) -> Path:
     return copy
 
 
-def _first_line(error: BaseException) -> str:
+def first_line(error: BaseException) -> str:
     return (str(error).strip().splitlines() or [type(error).__name__])[0].rstrip(".")
