@@ -112,6 +112,29 @@ def test_dropout_is_repeated(tmp_path: Path) -> None:
     assert runs.difference(once[0], again[0]) == runs.difference(once[0], once[1]) == 0.0
 
 
+def masked(folder: Path) -> list[list[int]]:
+    """What the model was given in training, of rows that are all the same."""
+    rows = [{"input_ids": tiny.words(12, 0), "attention_mask": [1] * 12}] * 8
+    collate = transformers.DataCollatorForLanguageModeling(tiny.tokenizer(), mlm_probability=0.5)
+    parts = {"model": tiny.bert("MaskedLM"), "train_dataset": rows, "data_collator": collate}
+    run = runs.trainer(folder, parts=parts, max_steps=2, per_device_train_batch_size=2)
+    given: list[list[int]] = []
+
+    def note(module: Any, ids: Any, output: Any) -> None:
+        if run.is_in_train and torch.is_grad_enabled() and run.state.global_step:
+            given.append(ids[0].flatten().tolist())
+
+    run.model.get_input_embeddings().register_forward_hook(note)
+    run.train()
+    return given
+
+
+def test_masks_are_repeated_and_each_process_has_its_own(tmp_path: Path) -> None:
+    once = values(in_processes(2, tmp_path, masked, tmp_path / "once"))
+    assert once == values(in_processes(2, tmp_path, masked, tmp_path / "again"))
+    assert once[0] and once[0] != once[1]
+
+
 def weights_to_begin_with(folder: Path) -> Any:
     """A model that every process has drawn for itself."""
     torch.manual_seed(int(os.environ["RANK"]))
