@@ -16,7 +16,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from burnish.core.divided import class_of, put_away
+from burnish.core.divided import put_away
 from burnish.core.errors import CheckpointError
 
 from . import files, layout, tensors
@@ -55,25 +55,20 @@ def save(checkpoint: Path, model: nn.Module, optimizer: Any, *, weights: bool, i
 
 
 def load_weights(model: nn.Module, checkpoint: Path) -> None:
-    """Fills a model, whole or divided, in place. Each process reads what it holds; nothing is said between them.
+    """Fills a model that the weights fit, whole or divided, in place. Each process reads what it holds; nothing is said
+    between them.
 
     Raises:
-        CheckpointError: names or shapes differ from those of the model, or a file is damaged.
+        CheckpointError: a file is damaged.
     """
     put_away(model)
-    own = _own(model)
-    there = {name.removeprefix(MODEL): size for name, size in _sizes(checkpoint).items() if name.startswith(MODEL)}
-    missing = tensors.listed(name for name in own if name not in there)
-    unknown = tensors.listed(name for name in there if name not in own)
-    reshaped = tensors.listed(name for name in own if name in there and own[name].shape != there[name])
-    told = {"not in the file": missing, "not in the model": unknown, "of another shape": reshaped}
-    if missing or unknown or reshaped:
-        parts = ". ".join(f"{what.capitalize()}: {names}" for what, names in told.items() if names)
-        raise CheckpointError(
-            f"The weights in {checkpoint} do not fit {class_of(model).__name__}. {parts}. Build the model as in the "
-            "run that wrote them (same class, config and number of labels)."
-        )
-    _read(checkpoint, {f"{MODEL}{name}": value for name, value in own.items()})
+    _read(checkpoint, {f"{MODEL}{name}": value for name, value in _own(model).items()})
+
+
+def weight_shapes(checkpoint: Path) -> dict[str, torch.Size]:
+    """The clean names of the weights, and the shape of the whole of each. Raises `CheckpointError`."""
+    found = _found(checkpoint).items()
+    return {name.removeprefix(MODEL): size for name, (size, _) in found if name.startswith(MODEL)}
 
 
 def optimizer_state(checkpoint: Path, model: nn.Module, optimizer: torch.optim.Optimizer) -> dict[str, Any]:
@@ -169,10 +164,6 @@ def _rest(checkpoint: Path) -> dict[str, Any]:
         return files.read_json(path)
     except (OSError, ValueError) as error:
         raise CheckpointError(f"{path} cannot be read: {error}") from error
-
-
-def _sizes(checkpoint: Path) -> Mapping[str, torch.Size]:
-    return {name: size for name, (size, _) in _found(checkpoint).items()}
 
 
 def _found(checkpoint: Path) -> dict[str, tuple[torch.Size, torch.dtype]]:

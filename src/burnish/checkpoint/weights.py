@@ -9,7 +9,7 @@ from typing import NamedTuple
 import torch
 from torch import nn
 
-from burnish.core.divided import as_own, put_away
+from burnish.core.divided import as_own, class_of, put_away
 from burnish.core.errors import CheckpointError
 
 from . import adapters, in_use, layout, parts, pretrained, shared, tensors
@@ -57,6 +57,9 @@ def load_weights(model: nn.Module, folder: Path | str) -> None:
 def _load(model: nn.Module, folder: Path) -> None:
     put_away(model)
     if parts.are_in(folder) and not layout.holds_weights(folder):
+        mismatch = compare(model.state_dict(keep_vars=True), parts.weight_shapes(folder))
+        if any(mismatch):
+            raise CheckpointError(mismatch.told(folder, model))
         parts.load_weights(model, folder)
         return
     if adapters.names(model):
@@ -70,7 +73,7 @@ def _load(model: nn.Module, folder: Path) -> None:
             "that wrote them."
         )
     found = tensors.read(folder)
-    mismatch = compare(model.state_dict(keep_vars=True), found)
+    mismatch = compare(model.state_dict(keep_vars=True), {name: tensor.shape for name, tensor in found.items()})
     if any(mismatch):
         renamed = pretrained.rebuilt(model, folder) if pretrained.is_pretrained(model) else None
         if renamed is None:
@@ -87,32 +90,32 @@ class Mismatch(NamedTuple):
     reshaped: list[str]
 
     def told(self, folder: Path, model: nn.Module) -> str:
-        parts = [
+        told = [
             f"{len(names)} {what}: {tensors.listed(names)}"
             for names, what in zip(self, ("not in the file", "not in the model", "of another shape"), strict=True)
             if names
         ]
         return (
-            f"The weights in {folder} do not fit {type(model).__name__}. {'. '.join(parts)}. Build the model as in the "
-            "run that wrote them (same class, config and number of labels)."
+            f"The weights in {folder} do not fit {class_of(model).__name__}. {'. '.join(told)}. Build the model as in "
+            "the run that wrote them (same class, config and number of labels)."
         )
 
 
-def compare(own: Mapping[str, torch.Tensor], found: Mapping[str, torch.Tensor]) -> Mismatch:
-    """Compares a model's state with weights of a file, under clean names. A name that is not in the file isn't
-    missing where the model ties it to one that is."""
+def compare(own: Mapping[str, torch.Tensor], found: Mapping[str, torch.Size]) -> Mismatch:
+    """Compares a model's state with the shapes of the weights in a file, under clean names. A name that is not in the
+    file isn't missing where the model ties it to one that is."""
     own = {tensors.clean(name): tensor for name, tensor in own.items()}
     filled = {tensors.same_memory(tensor) for name, tensor in own.items() if name in found}
     both = own.keys() & found.keys()
     return Mismatch(
         missing=[name for name in own if name not in found and tensors.same_memory(own[name]) not in filled],
         unknown=[name for name in found if name not in own],
-        reshaped=[f"{name} {_change(found[name], own[name])}" for name in both if found[name].shape != own[name].shape],
+        reshaped=[f"{name} {_change(found[name], own[name].shape)}" for name in both if found[name] != own[name].shape],
     )
 
 
-def _change(found: torch.Tensor, own: torch.Tensor) -> str:
-    return f"({tuple(found.shape)} in the file, {tuple(own.shape)} in the model)"
+def _change(found: torch.Size, own: torch.Size) -> str:
+    return f"({tuple(found)} in the file, {tuple(own)} in the model)"
 
 
 def fill(model: nn.Module, found: Mapping[str, torch.Tensor]) -> None:
