@@ -52,6 +52,19 @@ def torchmetrics() -> Any:
     return pytest.importorskip("torchmetrics")
 
 
+def test_sums_of_torchmetrics_depend_on_the_batches_and_those_of_names_do_not(torchmetrics: Any) -> None:
+    x, y = torch.randn(2, 1000, generator=torch.Generator().manual_seed(2)) * torch.tensor([[100.0], [1.0]])
+    theirs, ours = set(), set()
+    for size in (7, 64, 1000):
+        metric, named = torchmetrics.MeanSquaredError(), Metrics(["mse"])
+        for found, truth in zip(x.split(size), y.split(size), strict=True):
+            metric.update(found, truth)
+            named.update(found, truth)
+        theirs.add(metric.compute().item())
+        ours.add(named.compute()["mse"])
+    assert len(ours) == 1 < len(theirs)
+
+
 def test_of_classes(torchmetrics: Any) -> None:
     metric = torchmetrics.Accuracy(task="multiclass", num_classes=4, average="micro")
     assert judged(metric, LOGITS, LABELS) == {"multiclass_accuracy": pytest.approx(by_name("accuracy", LOGITS, LABELS))}
