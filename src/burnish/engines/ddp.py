@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import contextlib
 import inspect
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cached_property, partial
+from functools import cached_property
 from typing import Any, TypeVar
 
 import torch
@@ -19,7 +19,7 @@ from burnish.core.protocols import Processes
 
 from .buffers import SharedBuffers
 from .precision import Precision
-from .shell import Computation, Shell
+from .shell import Computation, Shell, nothing, seeing_through
 from .single import SingleEngine
 
 T = TypeVar("T")
@@ -68,6 +68,8 @@ class DDPEngine(SingleEngine):
         settings: of torch's wrapper.
     """
 
+    touches_few_rows = False
+
     def __init__(
         self,
         device: torch.device,
@@ -105,11 +107,6 @@ class DDPEngine(SingleEngine):
         inner: nn.Module = model.module.module if model is self._ddp else model  # type: ignore[assignment, union-attr]
         return inner
 
-    @contextlib.contextmanager
-    def touching_few_rows(self) -> Iterator[None]:
-        """Tables have whole gradients: these are what is summed."""
-        yield
-
     def compute(self, model: nn.Module, function: Callable[[nn.Module], T]) -> T:
         if model is not self._ddp:
             return function(model)
@@ -137,7 +134,7 @@ class DDPEngine(SingleEngine):
     def idle(self) -> None:
         assert self._ddp is not None, "wrapped() comes first"
         with self.micro_batch(last=True):
-            self.backward(self.compute(self._ddp, _nothing))
+            self.backward(self.compute(self._ddp, nothing))
 
     def completed(self, loss: torch.Tensor) -> torch.Tensor:
         """The sum of the losses of all processes.
@@ -168,9 +165,7 @@ class DDPEngine(SingleEngine):
 
     @cached_property
     def accelerator(self) -> Any:
-        accelerator = super().accelerator
-        accelerator.unwrap_model = partial(_unwrapped_by, accelerator.unwrap_model)
-        return accelerator
+        return seeing_through(super().accelerator)
 
 
 def _sum(summed, bucket):  # type: ignore[no-untyped-def]  # torch looks at annotations, and knows no deferred ones
@@ -179,14 +174,3 @@ def _sum(summed, bucket):  # type: ignore[no-untyped-def]  # torch looks at anno
     work = dist.all_reduce(bucket.buffer(), async_op=True)
     assert work is not None
     return work.get_future().then(lambda done: done.value()[0])
-
-
-def _nothing(model: nn.Module) -> torch.Tensor:
-    """A loss of 0 that has a gradient of 0 for every trainable weight, and computes nothing of the model."""
-    weights = [weight for weight in model.parameters() if weight.requires_grad]
-    return torch.stack([weight.flatten()[:1].sum().float() for weight in weights]).sum() * 0
-
-
-def _unwrapped_by(unwrap: Callable[..., Any], model: Any, *args: Any, **kwargs: Any) -> Any:
-    found = unwrap(model, *args, **kwargs)
-    return found.module if isinstance(found, Shell) else found

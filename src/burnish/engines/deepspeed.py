@@ -26,7 +26,7 @@ from .deepspeed_ops import check_builds, operators, require_package
 from .deepspeed_universal import TAG
 from .deepspeed_weights import Untouched, named_wholes
 from .precision import Precision
-from .shell import Computation, Shell
+from .shell import Computation, Shell, nothing
 from .single import SingleEngine
 
 logger = logging.getLogger(__name__)
@@ -56,6 +56,7 @@ class DeepSpeedEngine(SingleEngine):
     """
 
     state_folder = "deepspeed"
+    touches_few_rows = False
 
     def __init__(self, device: torch.device, processes: Processes, args: Any) -> None:
         require_package()
@@ -189,11 +190,6 @@ class DeepSpeedEngine(SingleEngine):
             if is_alone:
                 os.environ.pop("LOCAL_RANK", None)
 
-    @contextlib.contextmanager
-    def touching_few_rows(self) -> Iterator[None]:
-        """Tables have whole gradients: these are what is summed."""
-        yield
-
     # ------------------------------------------------------------------ a step
 
     def compute(self, model: nn.Module, function: Callable[[nn.Module], T]) -> T:
@@ -231,7 +227,7 @@ class DeepSpeedEngine(SingleEngine):
 
     def idle(self) -> None:
         with self.micro_batch(last=True):
-            self.backward(self.compute(self._ds, _nothing))
+            self.backward(self.compute(self._ds, nothing))
 
     def completed(self, loss: torch.Tensor) -> torch.Tensor:
         if self.processes.count > 1:
@@ -386,12 +382,6 @@ def _words(topology: Mapping[str, Any]) -> str:
 def _group_of(group: Mapping[str, Any]) -> dict[str, Any]:
     """What DeepSpeed's own optimizer is to know of a group: its weights, and how they decay."""
     return {name: group[name] for name in ("params", "weight_decay", "lr") if name in group}
-
-
-def _nothing(model: nn.Module) -> torch.Tensor:
-    """A loss of 0 with a gradient of 0 for every trainable weight."""
-    weights = [weight for weight in model.parameters() if weight.requires_grad]
-    return torch.stack([weight.flatten()[:1].sum().float() for weight in weights]).sum() * 0
 
 
 def _one_group(backend: str) -> None:

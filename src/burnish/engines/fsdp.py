@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import logging
 from collections.abc import Callable, Iterator
-from functools import cached_property, partial
+from functools import cached_property
 from typing import Any, TypeVar
 
 import torch
@@ -23,7 +23,7 @@ from .fsdp_blocks import blocks_of
 from .fsdp_mesh import mesh_for, sharded_over
 from .fsdp_settings import Sharding
 from .precision import Precision
-from .shell import Computation, Shell
+from .shell import Computation, Shell, seeing_through
 from .single import SingleEngine
 from .turns import Turns
 
@@ -49,6 +49,7 @@ class FSDPEngine(SingleEngine):
     lockstep = True
     divides = True
     may_redo = False
+    touches_few_rows = False
 
     def __init__(
         self,
@@ -174,11 +175,6 @@ class FSDPEngine(SingleEngine):
         if self._divided is not None:
             put_away(self._divided)
 
-    @contextlib.contextmanager
-    def touching_few_rows(self) -> Iterator[None]:
-        """Tables have whole gradients: these are what is summed."""
-        yield
-
     def in_turns(self, model: nn.Module) -> contextlib.AbstractContextManager[None]:
         return Turns(self.processes, model, self.device).taken()
 
@@ -261,14 +257,7 @@ class FSDPEngine(SingleEngine):
 
     @cached_property
     def accelerator(self) -> Any:
-        accelerator = super().accelerator
-        accelerator.unwrap_model = partial(_unwrapped_by, accelerator.unwrap_model)
-        return accelerator
-
-
-def _unwrapped_by(unwrap: Callable[..., Any], model: Any, *args: Any, **kwargs: Any) -> Any:
-    found = unwrap(model, *args, **kwargs)
-    return found.module if isinstance(found, Shell) else found
+        return seeing_through(super().accelerator)
 
 
 def _outer(model: nn.Module) -> list[nn.Module]:

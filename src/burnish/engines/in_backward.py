@@ -31,6 +31,8 @@ class InBackwardEngine(SingleEngine):
         stops: whether nothing is applied from the first loss or gradient on that is not finite.
     """
 
+    touches_few_rows = False  # buffers for the gradients of tables would stay for the whole run
+
     def __init__(self, device: torch.device, precision: Precision, stops: bool) -> None:
         assert precision.scaler is None
         super().__init__(device, precision)
@@ -49,11 +51,6 @@ class InBackwardEngine(SingleEngine):
             )
         super().attach(model, optimizer)
         self._finite = torch.ones((), dtype=torch.bool, device=self.device)
-
-    @contextlib.contextmanager
-    def touching_few_rows(self) -> Iterator[None]:
-        """Nothing: buffers for the gradients of tables would stay for the whole run."""
-        yield
 
     @contextlib.contextmanager
     def updating(self) -> Iterator[None]:

@@ -43,6 +43,9 @@ class SingleEngine:
     each writes its part; None where the first process has all of it."""
     divides = False
     """Whether a model lies in parts on the processes as soon as it is to be computed with, and stays so."""
+    touches_few_rows = True
+    """Whether large embedding tables may have gradients of the rows that were looked up alone; not where gradients are
+    summed over the processes, which takes whole ones."""
     has_own_schedule = False
     """Whether the engine sets the learning rate."""
 
@@ -115,7 +118,7 @@ class SingleEngine:
         """Large embedding tables with gradients of the rows that were looked up, inside the context. On the CPU, where
         memory traffic is what these tables cost, and without a loss scale, which torch takes out of whole tensors."""
         assert self.model is not None and self.optimizer is not None, "attach() comes first"
-        if self.device.type != "cpu" or self.precision.scaler is not None:
+        if not self.touches_few_rows or self.device.type != "cpu" or self.precision.scaler is not None:
             yield
             return
         tables = EmbeddingTables(self.model)
