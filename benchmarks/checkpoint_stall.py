@@ -43,8 +43,8 @@ class Watch:
         """Of wall time: the stall of each save, their mean, and how much longer steps take during a write."""
         walls, cpus = (self._stalls(clock) for clock in (0, 1))
         seconds = [end[0] - begin[0] for begin, end in zip(self.begins, self.ends, strict=True)]
-        usual = [time for time, behind in list(zip(seconds, self.behind, strict=True))[1:] if not behind]
-        during = [time for time, behind in zip(seconds, self.behind, strict=True) if behind]
+        usual = [took for took, behind in list(zip(seconds, self.behind, strict=True))[1:] if not behind]
+        during = [took for took, behind in zip(seconds, self.behind, strict=True) if behind]
         slower = statistics.median(during) / statistics.median(usual) if during and usual else 1.0
         return {
             "stalls_seconds": walls,

@@ -17,6 +17,7 @@ import statistics
 import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -44,7 +45,7 @@ def worker(options: argparse.Namespace, folder: Path) -> None:
             steps.append({"tokens": 0})
 
         def on_step_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
-            steps[-1]["cpu"] = measure.time.process_time() - clock.ticks[-1]
+            steps[-1]["cpu"] = time.process_time() - clock.ticks[-1]
 
     def count(module: Any, args: Any, inputs: dict[str, Any]) -> None:
         if steps and torch.is_grad_enabled():
