@@ -32,7 +32,7 @@ MODEL_HELP = {
     "model_name_or_path": "Pretrained model to start from: a folder, or a name on the hub.",
     "config_name": "Configuration to use in place of the model's own.",
     "tokenizer_name": "Tokenizer to use in place of the model's own.",
-    "cache_dir": "Folder for what is downloaded.",
+    "cache_dir": "Folder for a model that is downloaded. Data go where HF_DATASETS_CACHE says.",
     "model_revision": "Branch, tag or commit of the model on the hub.",
     "token": "Access token for the hub.",
     "trust_remote_code": "Run code that comes with the model.",

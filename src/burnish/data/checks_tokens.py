@@ -185,9 +185,9 @@ def position_in_row(name: str, column: str) -> Check:
     )
 
 
-def attended(chunk: Chunk, column: str = "input_ids", mask: str = "attention_mask") -> NDArray[np.int64] | None:
+def attended(chunk: Chunk) -> NDArray[np.int64] | None:
     """Tokens of each sequence, (sequences,): those the mask attends to, or all where there is no mask."""
-    ids, masks = chunk.get(column), chunk.get(mask)
+    ids, masks = chunk.get("input_ids"), chunk.get("attention_mask")
     if ids is None or ids.lengths is None:
         return None
     if masks is None or masks.lengths is None or not np.array_equal(masks.lengths, ids.lengths):

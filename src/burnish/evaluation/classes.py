@@ -36,13 +36,10 @@ def class_counts(reading: Reading, predictions: Any, labels: Any) -> Totals:
         parts = predicted & present, predicted, present
         found = {name: part.sum(0) for name, part in zip(("both", "predicted", "present"), parts, strict=True)}
         return {**found, "rows": len(predicted), "rows_of_several": len(predicted)}
-    size = _num_classes(classes)
-    occurrences = partial(np.bincount, minlength=size)
+    occurrences = partial(np.bincount, minlength=_num_classes(classes))
     both = occurrences(predicted[predicted == present])
-    return {
-        **{"both": both, "predicted": occurrences(predicted), "present": occurrences(present)},
-        **{"rows": len(predicted), "rows_of_several": 0},
-    }
+    found = {"both": both, "predicted": occurrences(predicted), "present": occurrences(present)}
+    return {**found, "rows": len(predicted), "rows_of_several": 0}
 
 
 def confusion(reading: Reading, predictions: Any, labels: Any) -> Totals:

@@ -79,7 +79,6 @@ def read_table(
     split: str = "train",
     *,
     config_name: str | None = None,
-    cache_dir: str | None = None,
     read_txt: Callable[[Path], Columns] | None = None,
 ) -> Rows:
     """Reads CSV, TSV, JSON, JSONL, plain text (each also `.gz`), Parquet, a folder saved by `datasets`, or a data set
@@ -106,7 +105,7 @@ def read_table(
     elif _looks_like_file(str(path_or_name)):
         raise DataError(_missing_file(path))
     else:
-        rows = _read_hub(str(path_or_name), config_name, split, cache_dir)
+        rows = _read_hub(str(path_or_name), config_name, split)
     if not len(rows):
         raise DataError(f"{path_or_name}: there are no rows in it.")
     return rows
@@ -216,12 +215,12 @@ def _read_folder(path: Path, split: str) -> datasets.Dataset:
     return found[split]
 
 
-def _read_hub(name: str, config_name: str | None, split: str, cache_dir: str | None) -> datasets.Dataset:
+def _read_hub(name: str, config_name: str | None, split: str) -> datasets.Dataset:
     import datasets
 
     try:
         with quiet_datasets():
-            return datasets.load_dataset(name, config_name, split=split, cache_dir=cache_dir)
+            return datasets.load_dataset(name, config_name, split=split)
     except Exception as error:  # every kind of network, cache and format error ends here
         raise DataError(
             f"{name!r} is no file or folder here, and could not be loaded from the Hugging Face hub or its cache "
