@@ -157,7 +157,7 @@ class Notes:
     def let_saves_end(self) -> None:
         pass
 
-    def look_at_saves(self, wait: bool = False) -> None:
+    def look_at_saves(self) -> None:
         pass
 
     def try_saving(self) -> None:

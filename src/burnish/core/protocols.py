@@ -200,8 +200,8 @@ class Actions(Protocol):
         """The run fails: waits for a checkpoint that this process is writing."""
         ...
 
-    def look_at_saves(self, wait: bool = False) -> None:
-        """Makes known what has become of a checkpoint that was being written; with `wait`, once that is known."""
+    def look_at_saves(self) -> None:
+        """Makes known what has become of a checkpoint that was being written, if it has come to its end."""
         ...
 
     def finish_saves(self) -> None:

@@ -26,24 +26,16 @@ class RunActions:
 
     Args:
         args: the settings as they were when the run began.
-        position: what the place in the data depends on, saved with each checkpoint.
-        run_id: names the run in its checkpoints.
+        saving: writes the checkpoints.
         clock: of the run.
         ignore_keys: outputs of the model that evaluations leave out.
     """
 
     def __init__(
-        self,
-        trainer: Trainer,
-        args: Any,
-        position: dict[str, Any],
-        run_id: str,
-        clock: RunClock,
-        ignore_keys: list[str] | None,
+        self, trainer: Trainer, args: Any, saving: Saving, clock: RunClock, ignore_keys: list[str] | None
     ) -> None:
-        self.trainer, self.args, self.clock = trainer, args, clock
+        self.trainer, self.args, self.saving, self.clock = trainer, args, saving, clock
         self.ignore_keys = ignore_keys
-        self.saving = Saving(trainer, args, position, run_id, clock, self._keeps_best())
         self._by_metric = trainer.lr_scheduler is not None and needs_metric(trainer.lr_scheduler)
         self._fitted = FittedSchedule.of(trainer, args, clock, trainer.state.max_steps)
         self._advanced = False
@@ -75,10 +67,7 @@ class RunActions:
         if self._by_metric:
             self.trainer.lr_scheduler.step(metric_value(metrics, self.args.metric_for_best_model or "loss"))
         is_best = self._is_best(metrics)
-        return (is_best and self._keeps_best()) or self.saving.is_among_the_best()
-
-    def _keeps_best(self) -> bool:
-        return bool(self.args.load_best_model_at_end) or str(self.args.save_strategy.value) == "best"
+        return (is_best and self.saving.keeps_best) or self.saving.is_among_the_best()
 
     def _is_best(self, metrics: dict[str, Any]) -> bool:
         if self.args.metric_for_best_model is None:
@@ -106,9 +95,9 @@ class RunActions:
         with self.clock.away():
             self.saving.save()
 
-    def look_at_saves(self, wait: bool = False) -> None:
+    def look_at_saves(self) -> None:
         with self.clock.away():
-            self.saving.look(wait)
+            self.saving.look()
 
     def let_saves_end(self) -> None:
         with self.clock.away():

@@ -82,12 +82,9 @@ class Parts:
 def undivided(trainer: Trainer, checkpoint: Path) -> dict[str, Any] | None:
     """The optimizer's state in a checkpoint in which the processes have written their parts, for an engine that has it
     whole, or divides it by weights; None in other checkpoints."""
-    if (checkpoint / layout.PARTS / parts.GROUPS).is_file():
-        assert trainer.optimizer is not None, "create_optimizer comes first"
-        return parts.optimizer_state(checkpoint, trainer.model, trainer.optimizer)
-    folder = checkpoint / layout.DEEPSPEED
-    if not folder.is_dir():
-        return None
+    state, folder = _of_parts(trainer, checkpoint), checkpoint / layout.DEEPSPEED
+    if state is not None or not folder.is_dir():
+        return state
     logger.warning("The optimizer's state in %s was written by DeepSpeed, and is converted.", checkpoint)
 
     def converted() -> dict[str, Any]:
@@ -111,10 +108,16 @@ def announce(trainer: Trainer, args: Any, checkpoint: Path, ready: contextlib.Ex
 
 
 def _whole(trainer: Trainer, checkpoint: Path) -> dict[str, Any]:
-    if (checkpoint / layout.PARTS / parts.GROUPS).is_file():
-        assert trainer.optimizer is not None, "create_optimizer comes first"
-        return parts.optimizer_state(checkpoint, trainer.model, trainer.optimizer)
-    return restore.whole_optimizer_state(checkpoint)
+    state = _of_parts(trainer, checkpoint)
+    return restore.whole_optimizer_state(checkpoint) if state is None else state
+
+
+def _of_parts(trainer: Trainer, checkpoint: Path) -> dict[str, Any] | None:
+    """The optimizer's state where processes with FSDP have each written a part of it; None elsewhere."""
+    if not (checkpoint / layout.PARTS / parts.GROUPS).is_file():
+        return None
+    assert trainer.optimizer is not None, "create_optimizer comes first"
+    return parts.optimizer_state(checkpoint, trainer.model, trainer.optimizer)
 
 
 def restore_parts(trainer: Trainer, checkpoint: Path) -> None:

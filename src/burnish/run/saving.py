@@ -50,21 +50,14 @@ class Saving:
         position: what the place in the data depends on, saved with each checkpoint.
         run_id: names the run in its checkpoints.
         clock: is told how long a save takes.
-        keeps_best: whether every new best is saved, so that the best is always one that is on the disk.
     """
 
-    def __init__(
-        self,
-        trainer: Trainer,
-        args: Any,
-        position: dict[str, Any],
-        run_id: str,
-        clock: RunClock,
-        keeps_best: bool,
-    ) -> None:
+    def __init__(self, trainer: Trainer, args: Any, position: dict[str, Any], run_id: str, clock: RunClock) -> None:
         self.trainer, self.args, self.position, self.run_id = trainer, args, position, run_id
         self.processes = trainer.engine.processes
-        self.clock, self.keeps_best = clock, keeps_best
+        self.clock = clock
+        self.keeps_best = bool(args.load_best_model_at_end) or str(args.save_strategy.value) == "best"
+        """Whether every new best is saved, so that the best is always one that is on the disk."""
         self.output_dir = Path(args.output_dir)
         self.failed: CheckpointError | None = None
         """Why the latest checkpoint is missing; None where it is there."""
@@ -101,7 +94,8 @@ class Saving:
         self._last, self._pending = state.global_step, Pending(state.global_step, state.epoch, best)
         self.clock.save_begins()
         if engine_state.is_divided(self.trainer.engine):
-            is_behind = self._write_together(target, best)
+            is_behind = False
+            self._write_together(target, best)
         else:
             is_behind = self.processes.index > 0 or self._begin(target, best)
         self.look(wait=any(self.processes.all_of(not is_behind or self._somebody_acts_on_saves())))
@@ -112,8 +106,7 @@ class Saving:
             with store.told_as(target):
                 snapshot = self._snapshot(best)
                 held = self._held(snapshot)
-            keep = best[2] if best else self.trainer.state.best_model_checkpoint
-            work = partial(self._write, held or snapshot, self._retention(), {Path(keep)} if keep else set())
+            work = partial(self._write, held or snapshot, self._retention(), self._kept(best))
             if held is not None:
                 self._writer.start(work)
             else:
@@ -126,17 +119,15 @@ class Saving:
             raise
         return held is not None
 
-    def _write_together(self, target: Path, best: Best | None) -> bool:
+    def _write_together(self, target: Path, best: Best | None) -> None:
         """Writes a checkpoint of which each process holds a part, before the training goes on."""
         snapshot = self._snapshot(best)
-        keep = best[2] if best else self.trainer.state.best_model_checkpoint
-        retain = partial(retention.prune, self.output_dir, self._retention(), {Path(keep)} if keep else set())
+        stays, always = self._retention(), self._kept(best)
         parts = engine_state.Parts(self.trainer, snapshot)
         own = replace(snapshot, write_model=None)  # called on every process, as is what it does
         self._not_begun = together.write(target, own, self.processes, parts.whole, parts.save)
         if self._not_begun is None and self.processes.index == 0:
-            retain(self.run_id)
-        return False
+            retention.prune(self.output_dir, stays, always, self.run_id)
 
     def look(self, wait: bool = False) -> None:
         """Makes known what has become of the checkpoint that was being written, if it has come to its end. The first
@@ -238,6 +229,11 @@ class Saving:
     def _write(self, snapshot: store.Snapshot, stays: retention.Retention, always: set[Path]) -> None:
         store.write(self.output_dir, snapshot.state.global_step, snapshot)
         retention.prune(self.output_dir, stays, always, self.run_id)
+
+    def _kept(self, best: Best | None) -> set[Path]:
+        """What stays in any case: the checkpoint of the best evaluation, which may be the one that is written."""
+        kept = best[2] if best else self.trainer.state.best_model_checkpoint
+        return {Path(kept)} if kept else set()
 
     def _retention(self) -> retention.Retention:
         """What stays, by the evaluations so far."""

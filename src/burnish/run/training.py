@@ -42,6 +42,7 @@ from .hooks import overridden, takes, trains_in_lockstep
 from .length_order import Tried
 from .loss import counter_for, objective_for
 from .resuming import EXTRA_STEPS, in_steps_of_now, wanted
+from .saving import Saving
 from .settling import Settled, settle
 from .time_limit import clock_of, put_at_its_place, stop_before_the_first_step
 
@@ -112,7 +113,7 @@ def prepare(
     settled = _settle(trainer, args, source, ready)
     if checkpoint is not None:
         engine_state.restore_parts(trainer, checkpoint)
-    actions = RunActions(trainer, args, position, run, clock, ignore_keys)
+    saving = Saving(trainer, args, position, run, clock)
     runner = _runner(trainer, args, settled)
     return TrainingLoop(
         source=settled.source,
@@ -122,7 +123,7 @@ def prepare(
         control=trainer.control,
         rhythm=cadences,
         events=trainer.callback_handler,
-        actions=actions,
+        actions=RunActions(trainer, args, saving, clock, ignore_keys),
         stop=stop,
         agreement=_agreement(trainer, runner, stop),
     )
