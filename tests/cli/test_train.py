@@ -150,6 +150,7 @@ def test_prediction_on_a_test_file(train_words, reviews, tmp_path):
         (["--text_column", "text", "--label_column", "text"], "'text' is both the text and the label"),
         (["--torch_compile_mode", "quick"], "torch_compile_mode='quick'"),
         (["--eval_strategy", "steps", "--validation_file="], "--eval_strategy steps needs --validation_file"),
+        (["--metrics", "accuracy", "--validation_file="], "--metrics needs rows to measure on: --validation_file"),
     ],
 )
 def test_what_cannot_be_meant_is_refused_before_the_first_step(train_words, tmp_path, capfd, words, said):

@@ -17,7 +17,7 @@ from burnish.tasks.metrics import are_bio, best_of, classification_metrics, tagg
             "single_label_classification",
             2,
             torch.tensor([0, 1, 1]),
-            {"accuracy", "precision", "recall", "f1", "macro_f1"},
+            {"accuracy", "precision", "recall", "f1", "f1_macro"},
         ),
         ("single_label_classification", 3, torch.tensor([0, 2, 1]), {"accuracy", "f1"}),
         ("multi_label_classification", 2, torch.ones(3, 2), {"precision", "recall", "f1", "subset_accuracy"}),

@@ -159,6 +159,8 @@ def phases_of(arguments: Any, settings: Settings) -> Phases:
     strategy = arguments.eval_strategy.value
     if phases.train and strategy != "no" and not expects_validation(settings):
         raise SettingError(f"--eval_strategy {strategy} needs --validation_file, or --validation_split.")
+    if settings.run["metrics"] and not (phases.evaluate or phases.predict or expects_validation(settings)):
+        raise SettingError("--metrics needs rows to measure on: --validation_file, or --validation_split.")
     if phases == Phases(False, False, False):
         raise SettingError("Nothing is left to do: give --do_train, --do_eval or --do_predict.")
     return phases

@@ -16,7 +16,7 @@ def classification_metrics(problem_type: str, num_classes: int) -> list[str]:
     if problem_type == MULTI_LABEL:
         return ["precision", "recall", "f1", "subset_accuracy"]
     if num_classes == 2:
-        return ["accuracy", "precision", "recall", "f1", "macro_f1"]
+        return ["accuracy", "precision", "recall", "f1", "f1_macro"]
     return ["accuracy", "f1"]
 
 
