@@ -22,6 +22,7 @@ from .data.dataset_lengths import lengths_of
 from .data.microbatches import Budget
 from .data.order import Shuffled
 from .data.plan import Plan
+from .data.row_draws import by_row
 from .data.share import Share
 from .data.sources import Loading, PlannedSource, sample_of
 from .models.contract import ModelFacts, facts_of
@@ -71,6 +72,7 @@ class TrainingSteps:
             )
         facts = facts_of(model)
         by_work = not facts.rows_interact
+        collate_rows = by_row(collate)
         assembly = Assembly(
             collate=collate,
             count=LabelCounter(facts.label_names or ("labels",)),
@@ -78,7 +80,8 @@ class TrainingSteps:
             is_encoder_decoder=facts.is_encoder_decoder,
             shifts_labels=facts.shifts_labels,
             seed=seed,
-            collation_draws=draws_randomness(collate),
+            collate_rows=collate_rows,
+            collation_draws=collate_rows is None and draws_randomness(collate),
             examples_draw=reading_draws(dataset),
             process=process,
         )

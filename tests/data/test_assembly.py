@@ -8,6 +8,7 @@ from typing import Any
 import datasets
 import numpy as np
 import pytest
+import tiny
 import torch
 from stepping import NoisyRows, assembly, noise, rows, same
 from torch.utils.data import Subset
@@ -17,8 +18,10 @@ from burnish.core.errors import DataError
 from burnish.core.types import Counts
 from burnish.data.assembly import Assembly, Rows, as_inputs, reading_draws
 from burnish.data.counting import LabelCounter
+from burnish.data.language_modeling import DataCollatorForLanguageModeling
 from burnish.data.microbatches import Budget
 from burnish.data.padding import PaddingCollator
+from burnish.data.row_draws import by_row
 
 SMALL = Budget(tokens=12, call_cost=0)
 
@@ -78,6 +81,32 @@ def test_equal_places_draw_equally_whatever_was_drawn_before() -> None:
         for value in batch.inputs["drawn"].flatten()
     }
     assert len(drawn) == 3 * 6 * 3  # other passes, steps and micro-batches draw otherwise
+
+
+def masked_rows(step: Any) -> dict[int, list[int]]:
+    """The labels of each row without its padding."""
+    return {
+        row: labels[mask.bool()].tolist()
+        for batch in step.micro_batches
+        for row, labels, mask in zip(batch.rows, batch.inputs["labels"], batch.inputs["attention_mask"], strict=True)
+    }
+
+
+def test_masks_follow_from_pass_and_row_however_a_step_is_cut() -> None:
+    collator = DataCollatorForLanguageModeling(tiny.tokenizer(), mlm_probability=0.4)
+    texts = list(enumerate(tiny.text_rows(9)))
+
+    def masks(batches: list[Rows], epoch: int = 1, index: int = 0, **further: Any) -> dict[int, list[int]]:
+        further = {"budget": None, "seed": 5, **further}
+        assembly = Assembly(collator, LabelCounter(), collate_rows=by_row(collator), **further)
+        return masked_rows(assembly.step(epoch, index, batches))
+
+    whole = masks([texts])
+    assert sorted(whole) == list(range(9)) and any(label != -100 for label in whole[0])
+    assert masks([texts[4:], texts[:4]], index=3, process=1) == masks([texts], budget=Budget(40, 0)) == whole
+    assert masks([texts], epoch=2) != whole != masks([texts], seed=6)
+    assembly = Assembly(collator, LabelCounter(), None, seed=5, collate_rows=by_row(collator))
+    assert masked_rows(assembly.for_evaluation().step(0, 0, [texts])) != masks([texts], epoch=0)
 
 
 def test_a_row_draws_by_pass_and_number() -> None:

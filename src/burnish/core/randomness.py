@@ -18,6 +18,7 @@ import torch
 ORDER = "order"
 EXAMPLE = "example"
 COLLATION = "collation"
+EVALUATION = "evaluation"
 DROPOUT = "dropout"
 MODEL_INIT = "model_init"
 GENERATION = "generation"

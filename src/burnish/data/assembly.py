@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from burnish.core.errors import DataError
-from burnish.core.randomness import COLLATION, EXAMPLE, seed_all, seed_for
+from burnish.core.randomness import COLLATION, EVALUATION, EXAMPLE, seed_all, seed_for
 from burnish.core.types import Counts, Inputs, MicroBatch, Step
 
 from .arrow_rows import ArrowRows, is_of_datasets
@@ -16,6 +16,7 @@ from .counting import num_positions, num_rows, num_tokens
 from .lengths import brought_length, real_length
 from .microbatches import Budget, cut
 from .reading import row_of, rows_of
+from .row_draws import CollateRows
 from .shifted_labels import with_predictable_labels
 from .trimming import trimmed
 
@@ -36,9 +37,10 @@ class Assembly:
         shifts_labels: the loss predicts each label from the position before it.
         padding_free: the layers of the model compute no padding (for the counts).
         seed: seed of the run, for collators and datasets that draw at random.
-        collation_draws: whether the collator draws at random.
+        collate_rows: `collate` with a seed for each example, where what it draws for an example can follow from that.
+        collation_draws: whether the collator draws at random for a batch as a whole.
         examples_draw: whether reading an example may draw at random.
-        process: number of this process: what a collator draws for its micro-batches is its own.
+        process: number of this process: what a collator draws for a batch as a whole is its own.
         look: refuses rows that nobody could look through before they were read.
     """
 
@@ -50,6 +52,7 @@ class Assembly:
     shifts_labels: bool = False
     padding_free: bool = False
     seed: int = 0
+    collate_rows: CollateRows | None = None
     collation_draws: bool = False
     examples_draw: bool = False
     process: int = 0
@@ -73,15 +76,14 @@ class Assembly:
         )
 
     def micro_batch(self, rows: Rows, epoch: int = 0, index: int = 0, number: int = 0) -> MicroBatch:
-        """Collates some examples. The place (pass, step, micro-batch) seeds a collator that draws."""
+        """Collates some examples. A collator that draws is seeded by (pass, row) where it draws for rows, else by the
+        place (pass, step, micro-batch)."""
         if self.look is not None:
             self.look(rows)
         if self.collation_draws:
             of_process = (self.process,) if self.process else ()
             seed_all(seed_for(self.seed, COLLATION, epoch, index, number, *of_process))
-        numbers = [row for row, _ in rows]
-        collated = self._collated([_copy(example) for _, example in rows], numbers)
-        return self.counted(collated, numbers)
+        return self.counted(self._collated(rows, epoch), [row for row, _ in rows])
 
     def counted(self, inputs: Inputs, row_numbers: Sequence[int]) -> MicroBatch:
         """A batch that is collated already, trimmed and counted."""
@@ -93,6 +95,11 @@ class Assembly:
         tokens = num_tokens(inputs)
         positions = tokens if self.padding_free else num_positions(inputs)
         return MicroBatch(inputs, tuple(row_numbers), self.count(inputs), tokens, positions)
+
+    def for_evaluation(self) -> Assembly:
+        """The same for an evaluation. What it draws is the same on every process, and is not what a training on these
+        rows has drawn."""
+        return replace(self, process=0, seed=seed_for(self.seed, EVALUATION))
 
     def whole(self) -> Assembly:
         """The same without micro-batching, for losses in which the rows of a batch interact."""
@@ -112,9 +119,13 @@ class Assembly:
             seed_all(seed_for(self.seed, EXAMPLE, epoch, row))
         return row_of(dataset, row)
 
-    def _collated(self, examples: list[Any], numbers: list[int]) -> Inputs:
+    def _collated(self, rows: Rows, epoch: int) -> Inputs:
+        numbers, examples = [row for row, _ in rows], [_copy(example) for _, example in rows]
         try:
-            batch = self.collate(examples)
+            if self.collate_rows is None:
+                batch = self.collate(examples)
+            else:
+                batch = self.collate_rows(examples, [seed_for(self.seed, COLLATION, epoch, row) for row in numbers])
         except DataError as error:
             raise DataError(f"{error} (The batch is made of rows {numbers}.)") from None
         except Exception as error:

@@ -33,6 +33,14 @@ def draws_randomness(collator: Any) -> bool:
     return name not in PLAIN + PADDING
 
 
+def masks_tokens(collator: Any) -> bool:
+    """Whether it masks tokens at random, each for itself (not whole words)."""
+    inner = _inner(collator)
+    if _known_name(collator) != "DataCollatorForLanguageModeling":
+        return False
+    return bool(inner.mlm) and not getattr(inner, "whole_word_mask", False)
+
+
 def makes_labels(collator: Any) -> bool:
     """Whether the collator makes the labels of the tokens, so that the rows need none."""
     return _known_name(collator) in MAKES_LABELS

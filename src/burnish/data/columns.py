@@ -139,27 +139,27 @@ class KeepColumns:
     """Prunes rows that are mappings before they are collated. Rows of another kind pass as they are.
 
     Args:
-        collator: what collates the pruned rows.
+        collator: what collates the pruned rows, given what else this is called with.
         columns: the columns to keep, where a row has them; labels are kept in any case.
         label_names: further names of labels. A row with no kept column but labels passes whole if `or_all`.
         or_all: whether the model takes any keyword.
     """
 
-    collator: Callable[[list[Any]], Any]
+    collator: Callable[..., Any]
     columns: frozenset[str]
     label_names: tuple[str, ...] = ()
     or_all: bool = False
 
     @classmethod
     def of(
-        cls, collator: Callable[[list[Any]], Any], facts: ModelFacts, label_names: tuple[str, ...] | None = None
+        cls, collator: Callable[..., Any], facts: ModelFacts, label_names: tuple[str, ...] | None = None
     ) -> KeepColumns:
         """Keeps what the model takes, and labels."""
         label_names = facts.label_names if label_names is None else label_names
         return cls(collator, facts.accepts, label_names, facts.accepts_any)
 
-    def __call__(self, features: list[Any]) -> Any:
-        return self.collator([self._pruned(row) for row in features])
+    def __call__(self, features: list[Any], *further: Any) -> Any:
+        return self.collator([self._pruned(row) for row in features], *further)
 
     @cached_property
     def _always(self) -> frozenset[str]:

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 
 from burnish.core.errors import SettingError
-from burnish.core.randomness import COLLATION, generator_for
+from burnish.core.randomness import COLLATION, seed_for
 from burnish.core.types import IGNORED_LABEL
 
 from .padding import columns_of, in_framework
@@ -25,8 +25,8 @@ class DataCollatorForLanguageModeling:
     labels of their own, one a token, keep them: -100 on a prompt stays -100.
 
     Masked: each token but special ones is chosen with `mlm_probability`, after BERT (arXiv:1810.04805, 3.1). Of the
-    chosen, `mask_replace_prob` become the mask token, `random_replace_prob` a random token, the rest stay. Draws come
-    from torch's global generator, whose state a trainer sets for each batch.
+    chosen, `mask_replace_prob` become the mask token, `random_replace_prob` a random token, the rest stay. A trainer
+    gives a seed for each row (`with_seeds`); called without, draws come from torch's global generator.
 
     Args:
         tokenizer: a tokenizer with a mask token (masked) and a pad token (ragged rows).
@@ -36,7 +36,8 @@ class DataCollatorForLanguageModeling:
         mask_replace_prob, random_replace_prob: shares of the chosen tokens; their sum is at most 1.
         pad_to_multiple_of: rounds the padded length up.
         return_tensors: "pt" or "np".
-        seed: mixed into the draws, so that another seed gives other masks for the same state of torch's generator.
+        seed: mixed into the draws, so that another seed gives other masks for the same seeds of rows, or the same state
+            of torch's generator.
     """
 
     tokenizer: Any
@@ -66,6 +67,34 @@ class DataCollatorForLanguageModeling:
 
     def __call__(self, features: Sequence[Any], return_tensors: str | None = None) -> Any:
         """`features` are mappings with `input_ids`, or bare sequences of token ids."""
+        batch = self._padded(features)
+        if self.mlm:
+            batch["input_ids"], batch["labels"] = self.torch_mask_tokens(batch["input_ids"], self._spared(batch))
+        else:
+            batch.pop("special_tokens_mask", None)
+            batch["labels"] = batch.get("labels", batch["input_ids"]).masked_fill(
+                self._padding_of(batch), IGNORED_LABEL
+            )
+        return in_framework(batch, return_tensors or self.return_tensors)
+
+    def with_seeds(self, features: Sequence[Any], seeds: Sequence[int]) -> Any:
+        """Masked rows, with a seed of 63 bits for each. What is masked in a row follows from its tokens and its seed:
+        not from the rows beside it, from padding, or from any generator."""
+        assert self.mlm, "the labels of causal language modelling are not drawn"
+        batch = self._padded(features)
+        draws = self._draws(~self._padding_of(batch), seeds)
+        batch["input_ids"], batch["labels"] = self._masked(batch["input_ids"], self._spared(batch), draws)
+        return in_framework(batch, self.return_tensors)
+
+    def torch_mask_tokens(
+        self, inputs: torch.Tensor, special_tokens_mask: torch.Tensor | None = None, offset_mapping: Any = None
+    ) -> tuple[torch.Tensor, torch.Tensor]:
+        """Inputs with masks, and labels (-100 where nothing was chosen). All have the shape (rows, length)."""
+        seeds = torch.randint(2**62, (len(inputs),)).tolist()
+        draws = self._draws(torch.ones_like(inputs, dtype=torch.bool), seeds)
+        return self._masked(inputs, self._special_tokens(inputs, special_tokens_mask), draws)
+
+    def _padded(self, features: Sequence[Any]) -> Any:
         if not isinstance(features[0], Mapping):
             features = [{"input_ids": ids} for ids in features]
         columns = columns_of(features)
@@ -73,34 +102,37 @@ class DataCollatorForLanguageModeling:
         own_labels = columns.pop("labels", None)
         if own_labels is not None and not self.mlm and _one_a_token(own_labels, columns["input_ids"]):
             columns["labels"] = own_labels
-        batch = pad_with_tokenizer(self.tokenizer, columns, pad_to_multiple_of=self.pad_to_multiple_of)
-        self._add_labels(batch)
-        return in_framework(batch, return_tensors or self.return_tensors)
+        return pad_with_tokenizer(self.tokenizer, columns, pad_to_multiple_of=self.pad_to_multiple_of)
 
-    def _add_labels(self, batch: Any) -> None:
-        special_tokens_mask = batch.pop("special_tokens_mask", None)
-        padding = self._padding_of(batch)
-        if self.mlm:
-            special = self._special_tokens(batch["input_ids"], special_tokens_mask) | padding
-            batch["input_ids"], batch["labels"] = self.torch_mask_tokens(batch["input_ids"], special)
-        else:
-            batch["labels"] = batch.get("labels", batch["input_ids"]).masked_fill(padding, IGNORED_LABEL)
-
-    def torch_mask_tokens(
-        self, inputs: torch.Tensor, special_tokens_mask: torch.Tensor | None = None, offset_mapping: Any = None
-    ) -> tuple[torch.Tensor, torch.Tensor]:
-        """Inputs with masks, and labels (-100 where nothing was chosen). All have the shape (rows, length)."""
-        special = self._special_tokens(inputs, special_tokens_mask)
-        generator = None
+    def _draws(self, real: torch.Tensor, seeds: Sequence[int]) -> torch.Tensor:
+        """Three numbers from 0 to 1 for each real token, from the seed of its row: float64 (rows, length, 3), 0 at
+        padding. A generator for each row costs some 5 µs, little beside padding the row."""
         if self.seed is not None:
-            generator = generator_for(self.seed, COLLATION, int(torch.randint(2**62, ())))
-        chosen = (torch.rand(inputs.shape, generator=generator) < (self.mlm_probability or 0)) & ~special
-        fate = torch.rand(inputs.shape, generator=generator)  # below the first share: masked; below both: random
-        words = torch.randint(len(self.tokenizer), inputs.shape, generator=generator)
+            seeds = [seed_for(self.seed, COLLATION, seed) for seed in seeds]
+        of_rows = [
+            torch.rand(num_tokens, 3, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
+            for num_tokens, seed in zip(real.sum(dim=1).tolist(), seeds, strict=True)
+        ]
+        draws = torch.zeros(*real.shape, 3, dtype=torch.float64)
+        draws[real] = torch.cat(of_rows)
+        return draws
+
+    def _masked(
+        self, inputs: torch.Tensor, spared: torch.Tensor, draws: torch.Tensor
+    ) -> tuple[torch.Tensor, torch.Tensor]:
+        """Inputs with masks, and labels, of draws (rows, length, 3): whether a token is chosen, its fate, its word."""
+        choice, fate, word = draws.unbind(-1)
+        chosen = (choice < (self.mlm_probability or 0)) & ~spared
         masked = chosen & (fate < self.mask_replace_prob)
         random = chosen & ~masked & (fate < self.mask_replace_prob + self.random_replace_prob)
+        words = (word * len(self.tokenizer)).to(inputs.dtype)
         spoiled = torch.where(random, words, inputs.masked_fill(masked, self.tokenizer.mask_token_id))
         return spoiled, inputs.masked_fill(~chosen, IGNORED_LABEL)
+
+    def _spared(self, batch: Any) -> torch.Tensor:
+        """True at special tokens and padding, which are not to be predicted. Takes the mask of the former out."""
+        special_tokens_mask = batch.pop("special_tokens_mask", None)
+        return self._special_tokens(batch["input_ids"], special_tokens_mask) | self._padding_of(batch)
 
     def _special_tokens(self, ids: torch.Tensor, special_tokens_mask: torch.Tensor | None) -> torch.Tensor:
         if special_tokens_mask is not None:

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from burnish.checkpoint.position import NUM_PROCESSES, STEP_SIZE
+from burnish.checkpoint.position import NUM_PROCESSES, PARTS, STEP_SIZE, STREAM_ORDER
 from burnish.core.errors import SettingError
 from burnish.data.assembly import Assembly, reading_draws
 from burnish.data.batches import OrderedBatches, StreamBatches, is_stream
@@ -21,8 +21,11 @@ from burnish.data.fingerprint import fingerprint
 from burnish.data.kinds import check_is_dataset
 from burnish.data.microbatches import Budget
 from burnish.data.packing import PackedPlan
+from burnish.data.row_draws import by_row
 from burnish.data.share import Share
 from burnish.data.sources import LoaderSource, Loading, PlannedSource, StreamSource
+from burnish.data.stream_order import order_of
+from burnish.data.stream_state import has_buffer
 from burnish.data.table import is_at_hand
 
 from .hooks import has_own_loss, overridden
@@ -51,6 +54,7 @@ def assembly_for(trainer: Trainer, args: Any, budget: Budget | None = None) -> A
     collate = trainer.data_collator
     if args.remove_unused_columns:
         collate = KeepColumns.of(collate, facts, tuple(trainer.label_names))
+    collate_rows = by_row(collate)
     return Assembly(
         collate=collate,
         count=counter_for(trainer),
@@ -59,7 +63,8 @@ def assembly_for(trainer: Trainer, args: Any, budget: Budget | None = None) -> A
         is_encoder_decoder=facts.is_encoder_decoder,
         shifts_labels=facts.shifts_labels and not has_own_loss(trainer),
         seed=args.seed,
-        collation_draws=draws_randomness(collate),
+        collate_rows=collate_rows,
+        collation_draws=collate_rows is None and draws_randomness(collate),
         process=trainer.engine.process_index,
     )
 
@@ -106,12 +111,13 @@ def source_for(trainer: Trainer, args: Any) -> Source:
     assembly = replace(assembly, look=row_checks(trainer, trainer.train_dataset, "train_dataset"))
     if is_stream(dataset):
         refuse_packing(args, "train_dataset is a stream, of which rows are known as they come")
-        if args.split_stream and trainer.engine.num_processes > 1:
-            return split_stream(trainer, dataset, args, assembly, loading)
+        parts = trainer.engine.num_processes if args.split_stream else 1
+        if not args.dispatches_batches:
+            refuse_other_order(trainer, dataset)
         return StreamSource(
             dataset, batch_size, accumulation, assembly, loading, args.dataloader_drop_last,
-            stream_steps(dataset, args, batch_size), share_of(trainer, assembly),
-            reader=trainer.engine.processes if args.dispatches_batches else None,
+            stream_steps(dataset, args, batch_size) if parts == 1 else None, share_of(trainer, assembly),
+            reader=trainer.engine.processes if args.dispatches_batches and parts == 1 else None, parts=parts,
         )  # fmt: skip
     plan = plan_for(trainer, args)
     budget = within_bins(assembly.budget, plan, args.train_batch_size)
@@ -121,27 +127,18 @@ def source_for(trainer: Trainer, args: Any) -> Source:
     )
 
 
-def split_stream(trainer: Trainer, dataset: Any, args: Any, assembly: Assembly, loading: Loading) -> StreamSource:
-    """The shards of a stream of `datasets` that this process reads: the files of which it is made, shared out.
-
-    Raises:
-        SettingError: it has no shards, or not the same number for each process.
+def refuse_other_order(trainer: Trainer, stream: Any) -> None:
     """
-    processes = trainer.engine.processes
-    shards = getattr(dataset, "num_shards", getattr(dataset, "n_shards", None))
-    if not isinstance(shards, int) or shards % processes.count:
-        has = "is no stream of `datasets`" if shards is None else f"has {shards} shards"
+    Raises:
+        SettingError: each process would read a stream in another order.
+    """
+    if len(set(trainer.engine.processes.all_of(order_of(stream)))) > 1:
         raise SettingError(
-            f"split_stream=True, and train_dataset {has}: {processes.count} processes need a multiple of their number, "
-            "so that each reads as many. Set split_stream=False: then every process reads all and takes its share."
+            "train_dataset is another stream on each process, so that rows would be read twice or never: it is shuffled "
+            "or mixed without a seed, or was split by process already. Give shuffle(seed=...) or "
+            "interleave_datasets(seed=...) a seed, and pass the whole stream: every process takes its share, with "
+            "split_stream=True by shards."
         )
-    from datasets.distributed import split_dataset_by_node
-
-    part = split_dataset_by_node(dataset, processes.index, processes.count)
-    return StreamSource(
-        part, args.train_batch_size, args.gradient_accumulation_steps, assembly, loading, args.dataloader_drop_last,
-        parts=processes.count,
-    )  # fmt: skip
 
 
 def share_of(trainer: Trainer, assembly: Assembly) -> Share:
@@ -242,8 +239,10 @@ def position_of(trainer: Trainer, args: Any, source: Source) -> dict[str, Any]:
         "train_sampling_strategy": str(args.train_sampling_strategy),
         "dataloader_drop_last": bool(args.dataloader_drop_last),
     }
-    if isinstance(source, StreamSource) and source.parts > 1:
-        position["processes that each read a part of the stream"] = source.parts
+    if isinstance(source, StreamSource):
+        position.update({"split_stream": bool(args.split_stream), PARTS: source.parts})
+        if has_buffer(source.dataset):  # its rows are read again, so that the order must be the same
+            position[STREAM_ORDER] = order_of(source.dataset)
     if isinstance(source, PlannedSource):
         position[ROWS] = source.plan.num_rows
         if not source.assembly.examples_draw:

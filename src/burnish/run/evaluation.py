@@ -99,8 +99,7 @@ def _needs_labels(trainer: Trainer, name: str) -> bool:
 
 def _in_dataset_order(trainer: Trainer, dataset: Any, args: Any, name: str) -> Any:
     look = row_checks(trainer, dataset, name, _needs_labels(trainer, name))
-    # what is drawn follows from the number of the batch
-    assembly = replace(assembly_for(trainer, args), process=0, look=look)
+    assembly = replace(assembly_for(trainer, args).for_evaluation(), look=look)
     loading, processes = loading_for(trainer, args), trainer.engine.processes
     if is_stream(dataset):
         of_process = StreamBatches(dataset, args.eval_batch_size, assembly, processes.index, processes.count)

@@ -115,7 +115,7 @@ def in_length_order(trainer: Trainer, dataset: Any, args: Any, loader: DataLoade
         return None
     lengths = lengths_of(dataset, trainer.facts.is_encoder_decoder)
     tried = None if not lengths else _tried(trainer, dataset, args)
-    assembly = replace(assembly_for(trainer, args), process=0)  # what is drawn follows from the number of the batch
+    assembly = assembly_for(trainer, args).for_evaluation()
     if not lengths or tried is None or trainer.objective.rows_interact or not assembly.trim:
         return None
     budget = _budget(trainer, args, tried.padding_free)
@@ -129,8 +129,8 @@ def _groups(
 ) -> tuple[list[list[int]], Sequence[int]]:
     """Row numbers by length, and which of these batches are of this process.
 
-    Each process makes batches of its share of the rows. What a collator draws depends on the batch: there, all batches
-    have a fixed number of rows and are dealt out, so that a loss is the same on every device and number of processes.
+    Each process makes batches of its share of the rows. Where a collator draws for a batch as a whole, all batches have
+    a fixed number of rows and are dealt out, so that a loss is the same on every device and number of processes.
     """
     by_length = sorted(range(len(lengths)), key=lambda row: (-lengths[row], row))
     if assembly.collation_draws:
