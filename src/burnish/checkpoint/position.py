@@ -15,6 +15,8 @@ Change = tuple[str, Any, Any]
 
 NUM_PROCESSES = "num_processes"
 STEP_SIZE = "examples per step (batch size)"
+STREAM_ORDER = "order of the stream (seeds of shuffle and of mixing)"
+PARTS = "parts in which the stream is read (split_stream)"
 
 _FINGERPRINT = (
     "The fingerprint is of some rows as the model gets them: other files, another order, or the same texts with "
@@ -26,6 +28,8 @@ def _about(changes: list[Change]) -> str:
     """What is good to know of these changes, a sentence a line."""
     told = _FINGERPRINT if _tells_content(changes) else ""
     for name, old, _ in changes:
+        if name == STREAM_ORDER:
+            told += "A stream that is shuffled without a seed has another order each time: give it a seed.\n"
         if name == STEP_SIZE:
             told += (
                 "Another batch size is fine where per_device_train_batch_size x gradient_accumulation_steps x "

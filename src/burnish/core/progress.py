@@ -77,7 +77,7 @@ class TrainerState:
     """Steps done in the pass that is not. The next step is (passes, steps_in_pass)."""
     stream_state: Any = None
     """Of the stream that is trained on, before that step; None where the data are no stream, or one that does not say
-    its place."""
+    its place. Of a stream in parts, the states of those that this process reads, by number; in a checkpoint, of all."""
     stop_reason: str | None = None
     """What ended this start of the run before its last step: "max_time" or the name of a signal."""
     seconds_used: float = 0.0

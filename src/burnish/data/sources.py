@@ -146,11 +146,11 @@ class StreamSource:
     steps_per_epoch: int | None = None
     share: Share = field(default_factory=Share)
     saved: tuple[tuple[int, int], Any] | None = None
-    """A place (pass, step) and the state of the stream there."""
+    """A place (pass, step) and the state of the stream there; with parts, of each by its number."""
     reader: Processes | None = None
     """The processes for whom the first of them reads; None where each reads for itself."""
     parts: int = 1
-    """Of how many streams this is one, each for a process."""
+    """In how many the stream is read, each for itself (see `stream_parts`)."""
 
     def steps(self, epoch: int, first: int) -> Iterator[Step]:
         share = replace(self.share, by_work=self.assembly.budget is not None)

@@ -38,7 +38,7 @@ def placed(stream: Any, state: Any) -> Iterator[None]:
     """
     if not _has_state(stream):
         raise CheckpointError(_unfit(stream, "it has no `load_state_dict`"))
-    if _is_of_datasets(stream):
+    if is_of_datasets(stream):
         if not _alike(stream.state_dict(), state):
             raise CheckpointError(_unfit(stream, "its parts are others"))
         after: Any = {"epoch": NEVER, "examples_iterable": None}
@@ -51,15 +51,20 @@ def placed(stream: Any, state: Any) -> Iterator[None]:
         stream.load_state_dict(after)
 
 
+def has_buffer(stream: Any) -> bool:
+    """Whether a stream of `datasets` holds rows in a buffer, to shuffle them."""
+    return any(type(part).__name__ == BUFFER for part in layers_of(stream))
+
+
 def _has_state(stream: Any) -> bool:
     return all(callable(getattr(stream, method, None)) for method in ("state_dict", "load_state_dict"))
 
 
-def _is_of_datasets(stream: Any) -> bool:
+def is_of_datasets(stream: Any) -> bool:
     return type(stream).__module__.startswith("datasets.")
 
 
-def _parts(stream: Any) -> Iterator[Any]:
+def layers_of(stream: Any) -> Iterator[Any]:
     """What a stream of `datasets` is made of: it has no public list of that. None for a part that is made otherwise
     than in the releases known here."""
     waiting = [getattr(stream, "_ex_iterable", None)]
@@ -71,7 +76,7 @@ def _parts(stream: Any) -> Iterator[Any]:
 
 
 def _holds_rows_back(stream: Any) -> bool:
-    return _is_of_datasets(stream) and any(part is None or type(part).__name__ == BUFFER for part in _parts(stream))
+    return is_of_datasets(stream) and (has_buffer(stream) or None in layers_of(stream))
 
 
 def _alike(now: Any, saved: Any) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import ExitStack
 from dataclasses import replace
 from itertools import count, islice
 from typing import Any
@@ -18,6 +19,8 @@ from .assembly import Assembly, Rows
 from .lengths import real_length
 from .reading import next_of
 from .share import Share
+from .stream_order import as_in_the_main_process
+from .stream_parts import own_parts, part_of, share_within
 from .stream_state import placed, state_of
 
 
@@ -28,14 +31,16 @@ class StepStream(IterableDataset[Step]):
     left out. Each row that draws at random gets the seed of its place in the pass, so that a pass resumed in the middle
     draws what the whole pass would have drawn. The last step may be smaller.
 
-    Every process reads the whole stream, and makes steps of its share; or the first one reads it for all.
+    Every process reads the whole stream, and makes steps of its share; or the first one reads it for all; or the stream
+    has parts (see `stream_parts`). Then a step has as many rows of each part, while they last, and a process reads only
+    parts of which it has rows.
 
     Args:
         batch_size: examples of a batch over all processes.
-        state: of the stream before step `first` (see `stream_state`), or None.
+        share: of each step, which this process has among all.
+        state: of the stream before step `first` (see `stream_state`), or None; with parts, of each by its number.
         reader: the processes to whom the first of them hands the rows of each step; None where each reads for itself.
-        parts: of how many this stream is one, each for a process: then `batch_size` is that of this one, the share is
-            all of it, and its rows are numbered as every n-th.
+        parts: in how many the stream is read.
     """
 
     def __init__(
@@ -52,32 +57,37 @@ class StepStream(IterableDataset[Step]):
         reader: Processes | None = None,
         parts: int = 1,
     ) -> None:
-        self.dataset, self.assembly, self.share = dataset, assembly, share or Share()
-        self.batch_size, self.accumulation = batch_size, accumulation
-        self.epoch, self.first, self.drop_last = epoch, first, drop_last
-        self.state, self.reader, self.parts = state, reader, parts
+        of_all = share or Share()
+        self.assembly, self.share, self.drop_last = assembly, share_within(of_all, parts), drop_last
+        self.epoch, self.first, self.reader, self.parts = epoch, first, reader, parts
+        self.numbers = own_parts(of_all, parts)
+        self.streams = [part_of(dataset, number, parts) for number in self.numbers]
+        states = state if parts > 1 else {"0": state}
+        self.states = [(states or {}).get(str(number)) for number in self.numbers]
+        self.batch_size, self.rows_of_part = batch_size // min(parts, of_all.count), batch_size * accumulation // parts
 
     def __iter__(self) -> Iterator[Step]:
         if self.reader is not None and self.reader.index > 0:
-            yield from self._steps(iter(()))
+            yield from self._steps([])
             return
         info = get_worker_info()
         assert info is None or info.num_workers == 1, "several workers would each read the whole stream"
-        set_epoch = getattr(self.dataset, "set_epoch", None)
-        if callable(set_epoch):
-            set_epoch(self.epoch)
-        before = self.first * self.batch_size * self.accumulation
-        if self.state is None:
-            yield from self._steps(islice(self._numbered(0), before, None))
-            return
-        with placed(self.dataset, self.state):
-            yield from self._steps(self._numbered(before))
+        for stream in self.streams:
+            set_epoch = getattr(stream, "set_epoch", None)
+            if callable(set_epoch):
+                set_epoch(self.epoch)
+        with ExitStack() as places:
+            yield from self._steps([self._rows(at, places) for at in range(len(self.streams))])
 
-    def _numbered(self, first: int) -> Iterator[tuple[int, Any]]:
-        place = self.assembly.process if self.parts > 1 else 0
-        return numbered(self.dataset, self.assembly.seed, self.epoch, first * self.parts + place, self.parts)
+    def _rows(self, at: int, places: ExitStack) -> Iterator[tuple[int, Any]]:
+        """What is left of a part, with the numbers of its rows among those of all parts."""
+        stream, number, before = self.streams[at], self.numbers[at], self.first * self.rows_of_part
+        if self.states[at] is None:
+            return islice(numbered(stream, self.assembly.seed, self.epoch, number, self.parts), before, None)
+        places.enter_context(placed(stream, self.states[at]))
+        return numbered(stream, self.assembly.seed, self.epoch, before * self.parts + number, self.parts)
 
-    def _steps(self, rows: Iterator[tuple[int, Any]]) -> Iterator[Step]:
+    def _steps(self, rows: list[Iterator[tuple[int, Any]]]) -> Iterator[Step]:
         index = self.first
         while True:
             batches, state = (self.reader or Alone()).from_first(lambda: self._read(rows))
@@ -87,26 +97,27 @@ class StepStream(IterableDataset[Step]):
             yield replace(step, stream_state=state)
             index += 1
 
-    def _read(self, rows: Iterator[tuple[int, Any]]) -> tuple[list[Rows], Any]:
+    def _read(self, rows: list[Iterator[tuple[int, Any]]]) -> tuple[list[Rows], Any]:
         """The batches of the next step, none at the end, and the state of the stream after them."""
-        batches = [batch for batch in (self._batch(rows) for _ in range(self.accumulation)) if batch]
-        return batches, state_of(self.dataset) if self.parts == 1 else None  # a checkpoint has the state of one process
+        read = [row for part in rows for row in islice(part, self.rows_of_part)]
+        batches = [read[i : i + self.batch_size] for i in range(0, len(read), self.batch_size)]
+        if self.drop_last and batches and len(batches[-1]) < self.batch_size:
+            batches.pop()
+        states = {str(number): state_of(stream) for number, stream in zip(self.numbers, self.streams, strict=True)}
+        return batches, states if self.parts > 1 else states["0"]
 
     def _length(self, row: tuple[int, Any]) -> int | None:
         return real_length(row[1], self.assembly.is_encoder_decoder)
 
-    def _batch(self, rows: Iterator[tuple[int, Any]]) -> Rows:
-        batch = list(islice(rows, self.batch_size))
-        return [] if self.drop_last and len(batch) < self.batch_size else batch
-
 
 def numbered(stream: Any, seed: int, epoch: int, first: int = 0, by: int = 1) -> Iterator[tuple[int, Any]]:
     """The rows of a stream with their numbers, from `first` on in steps of `by`, each read with a seed of its own."""
-    rows = iter(stream)
-    for number in count(first, by):
-        seed_all(seed_for(seed, EXAMPLE, epoch, number))
-        try:
-            example = next_of(rows, number)
-        except StopIteration:
-            return
-        yield number, example
+    with as_in_the_main_process(stream):
+        rows = iter(stream)
+        for number in count(first, by):
+            seed_all(seed_for(seed, EXAMPLE, epoch, number))
+            try:
+                example = next_of(rows, number)
+            except StopIteration:
+                return
+            yield number, example

@@ -109,7 +109,8 @@ class TrainingLoop:
                 self.runner.watch.look()
             if totals is None:
                 return
-            yield step or Step(self.state.passes, self.state.steps_in_pass, ()), totals
+            none = Step(self.state.passes, self.state.steps_in_pass, (), stream_state=self.state.stream_state)
+            yield step or none, totals
 
     def _step(self, step: Step, totals: Totals) -> None:
         self.control.new_step()

@@ -134,8 +134,8 @@ def refuse_other_order(trainer: Trainer, stream: Any) -> None:
     """
     if len(set(trainer.engine.processes.all_of(order_of(stream)))) > 1:
         raise SettingError(
-            "train_dataset is another stream on each process, so that rows would be read twice or never: it is shuffled "
-            "or mixed without a seed, or was split by process already. Give shuffle(seed=...) or "
+            "train_dataset is another stream on each process, so that rows would be read twice or never: it is "
+            "shuffled or mixed without a seed, or was split by process already. Give shuffle(seed=...) or "
             "interleave_datasets(seed=...) a seed, and pass the whole stream: every process takes its share, with "
             "split_stream=True by shards."
         )

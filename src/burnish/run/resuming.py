@@ -10,14 +10,16 @@ from typing import Any
 
 from burnish.checkpoint.process import this_process
 from burnish.checkpoint.run_manifest import FINISHED, RunManifest
-from burnish.core.errors import UserError
+from burnish.core.errors import CheckpointError, UserError
 from burnish.core.processes import launcher
 from burnish.core.progress import TrainerState
 from burnish.data.order import Sequential, Shuffled
 from burnish.data.plan import Plan
 from burnish.data.sources import PlannedSource, StreamSource
+from burnish.data.stream_parts import can_be_read, own_parts, refuse_uneven
+from burnish.data.stream_state import has_buffer
 
-from .data import STEP_SIZE, Source
+from .data import PARTS, STEP_SIZE, Source
 
 logger = logging.getLogger(__name__)
 
@@ -56,7 +58,7 @@ def in_steps_of_now(
     how many steps the run has more or fewer for it.
     """
     if isinstance(source, StreamSource):
-        return _at_its_place(source, state), saved
+        return _at_its_place(source, state, saved, position), saved
     if saved is None or not isinstance(source, PlannedSource):
         return source, saved
     if saved.get(EXTRA_STEPS):
@@ -78,15 +80,46 @@ def in_steps_of_now(
     return source.changed(plan=plan), {**saved, **accepted}
 
 
-def _at_its_place(source: StreamSource, state: TrainerState) -> StreamSource:
-    """A stream that goes on from its own state; one that has none is read from its begin."""
+def _at_its_place(
+    source: StreamSource, state: TrainerState, saved: dict[str, Any] | None, position: dict[str, Any]
+) -> StreamSource:
+    """A stream that goes on from its own state; one that has none is read from its begin. It is read in as many parts
+    as when the run began."""
+    parts = (saved or {}).get(PARTS, source.parts)
+    if parts != source.parts:
+        _refuse_other_parts(source, parts)
+        source, position[PARTS] = replace(source, parts=parts), parts
+    refuse_uneven(source.dataset, parts)
+    if parts > 1 and state.stream_state is not None:
+        own = {str(number): state.stream_state.get(str(number)) for number in own_parts(source.share, parts)}
+        state.stream_state = own
     if not state.steps_in_pass:
         return source
-    if state.stream_state is None:
-        logger.info("The stream does not say its place: the rows of the %d steps before are read and left out.",
-                    state.steps_in_pass)  # fmt: skip
-        return source
+    states = [state.stream_state] if parts == 1 else list((state.stream_state or {"": None}).values())
+    if None in states:
+        why = " (the rows in the buffer of a shuffle are in no state)" if has_buffer(source.dataset) else ""
+        logger.warning("The stream does not say its place%s: the rows of the %d steps before are read again and left "
+                       "out.", why, state.steps_in_pass)  # fmt: skip
     return replace(source, saved=((state.passes, state.steps_in_pass), state.stream_state))
+
+
+def _refuse_other_parts(source: StreamSource, parts: int) -> None:
+    """
+    Raises:
+        CheckpointError: so many parts cannot be read by the processes of now in the steps of before.
+    """
+    count = source.share.count
+    if not can_be_read(parts, count):
+        raise CheckpointError(
+            f"The checkpoint is of a stream in {parts} parts, each read by one process (split_stream), and there are "
+            f"{count} processes. Start {parts}, or a number that divides it or is a multiple of it, with the same "
+            "examples a step; or start a new run from the weights of the checkpoint."
+        )
+    if source.drop_last and parts > 1:
+        raise CheckpointError(
+            f"The checkpoint is of a stream in {parts} parts, each read by one process (split_stream), and there are "
+            f"{count} processes: with dataloader_drop_last=True other rows would be left out. Start {parts}."
+        )
 
 
 def _order_is_free(plan: Plan) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import logging
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
@@ -12,9 +13,11 @@ from typing import TYPE_CHECKING, Any
 
 from burnish.checkpoint import copies, layout, rehearsal, retention, store, together
 from burnish.checkpoint.background import BackgroundWriter
+from burnish.checkpoint.position import PARTS
 from burnish.core.errors import CheckpointError, UnsavedError
 from burnish.core.progress import stateful
 from burnish.core.run_clock import RunClock
+from burnish.data.stream_parts import states_of_all
 from burnish.evaluation.best import metric_key
 
 from . import engine_state
@@ -66,6 +69,7 @@ class Saving:
         self._pending: Pending | None = None
         self._last: int | None = None
         self._best_on_disk = self._best
+        self._streams: dict[str, Any] | None = None
 
     @property
     def _best(self) -> Best:
@@ -93,6 +97,7 @@ class Saving:
         best = (state.best_metric, state.best_global_step, str(target)) if is_best else None
         self._last, self._pending = state.global_step, Pending(state.global_step, state.epoch, best)
         self.clock.save_begins()
+        self._streams = self._states_of_parts()
         if engine_state.is_divided(self.trainer.engine):
             is_behind = False
             self._write_together(target, best)
@@ -262,9 +267,18 @@ class Saving:
         others = self.processes.from_first(lambda: retention.of_run(self.output_dir, self.run_id))
         return now in self._retention().by_metric([*others, now])[: self.args.keep_best]
 
+    def _states_of_parts(self) -> dict[str, Any] | None:
+        """Of a stream in parts, the states of all: each process knows those of its own."""
+        own = self.trainer.state.stream_state
+        if self.position.get(PARTS, 1) == 1 or self.processes.count == 1:
+            return own  # type: ignore[no-any-return]
+        return states_of_all(map(json.loads, self.processes.all_of(json.dumps(own))))
+
     def _snapshot(self, best: Best | None) -> store.Snapshot:
         trainer = self.trainer
-        state = replace(trainer.state, best_model_checkpoint=best[2]) if best else trainer.state
+        state = replace(trainer.state, stream_state=self._streams)
+        if best:
+            state.best_model_checkpoint = best[2]
         trainer.state.stateful_callbacks = state.stateful_callbacks = stateful(
             [*trainer.callback_handler.callbacks, trainer.control]
         )

@@ -1,0 +1,39 @@
+"""What the order of a stream of `datasets` hangs on beside its files, and reading it in that order in a worker too."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+from collections.abc import Iterator
+from typing import Any
+
+import torch.utils.data
+
+from .stream_state import is_of_datasets, layers_of
+
+
+def order_of(stream: Any) -> str:
+    """A fingerprint of the seeds by which a stream of `datasets` is shuffled or mixed, and of what share of it was
+    taken; the same for all other streams. Those that were given no seed differ from one making to the next."""
+    layers = layers_of(stream) if is_of_datasets(stream) else ()
+    generators: list[Any] = [layer.generator for layer in layers if hasattr(layer, "generator")]
+    states = [repr(generator.bit_generator.state) for generator in generators if generator is not None]
+    return hashlib.blake2b(repr([getattr(stream, "_distributed", None), *states]).encode(), digest_size=8).hexdigest()
+
+
+@contextlib.contextmanager
+def as_in_the_main_process(stream: Any) -> Iterator[None]:
+    """Within, in the one worker that reads a stream, `datasets` is not told that it is in a worker: it would draw
+    another order there."""
+    info = torch.utils.data.get_worker_info()
+    if info is None or not is_of_datasets(stream):
+        yield
+        return
+    import fsspec.asyn
+
+    fsspec.asyn.reset_lock()  # what a fork may have left taken, by a thread of the other process
+    known, torch.utils.data.get_worker_info = torch.utils.data.get_worker_info, lambda: None
+    try:
+        yield
+    finally:
+        torch.utils.data.get_worker_info = known
