@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 import tiny
 import torch
+import transformers
 from distributed.forked import in_processes, values
 from torch.utils.data import DataLoader, IterableDataset
 from torch.utils.data.distributed import DistributedSampler
@@ -112,6 +113,30 @@ def test_the_loss_is_a_mean_over_all_targets(tmp_path: Path) -> None:
     alone = loss_of(tmp_path)["eval_loss"]
     for found in values(in_processes(4, tmp_path, loss_of, tmp_path)):
         assert found["eval_loss"] == pytest.approx(alone, rel=1e-6)
+
+
+def loss_of_random_masks(folder: Path, kinds: list[str], batches: list[int]) -> dict[str, float]:
+    """By length, in order and of a stream."""
+    collator = transformers.DataCollatorForLanguageModeling(tiny.tokenizer(), mlm_probability=0.3)
+    found = {}
+    for kind in kinds:
+        cls, wrap = KINDS[kind]
+        for batch in batches:
+            parts = {"model": tiny.bert("MaskedLM"), "train_dataset": None, "data_collator": collator}
+            run = runs.trainer(folder, cls, parts=parts, per_device_eval_batch_size=batch)
+            found[f"{kind}, {batch}"] = run.evaluate(wrap(tiny.text_rows(23)))["eval_loss"]
+    return found
+
+
+def test_random_masks_are_those_of_the_rows(tmp_path: Path) -> None:
+    """The loss is the same on any number of processes, for any size and order of batches."""
+    given = (["by length", "in order", "stream"], [2, 5])
+    alone = loss_of_random_masks(tmp_path, *given)
+    expected = dict.fromkeys(alone, pytest.approx(alone["by length, 2"], rel=1e-6))
+    assert alone == expected
+    for count in (2, 4):
+        for found in values(in_processes(count, tmp_path, loss_of_random_masks, tmp_path, *given)):
+            assert found == expected
 
 
 def ragged(folder: Path) -> Any:

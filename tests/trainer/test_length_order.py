@@ -271,7 +271,7 @@ def test_a_dict_of_sets_and_a_set_by_name(tmp_path: Path) -> None:
 
 
 def test_random_masks_are_the_same_every_time(tmp_path: Path) -> None:
-    """Whatever the budget, and before and after a training: masks go with batches of a fixed number of rows."""
+    """Whatever the budget, and before and after a training: masks go with rows."""
     losses = []
     for budget in (None, 30):
         collator = transformers.DataCollatorForLanguageModeling(tiny.tokenizer(), mlm_probability=0.3)

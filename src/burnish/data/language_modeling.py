@@ -68,13 +68,12 @@ class DataCollatorForLanguageModeling:
     def __call__(self, features: Sequence[Any], return_tensors: str | None = None) -> Any:
         """`features` are mappings with `input_ids`, or bare sequences of token ids."""
         batch = self._padded(features)
+        padding, special_tokens_mask = self._padding_of(batch), batch.pop("special_tokens_mask", None)
         if self.mlm:
-            batch["input_ids"], batch["labels"] = self.torch_mask_tokens(batch["input_ids"], self._spared(batch))
+            spared = self._special_tokens(batch["input_ids"], special_tokens_mask) | padding
+            batch["input_ids"], batch["labels"] = self.torch_mask_tokens(batch["input_ids"], spared)
         else:
-            batch.pop("special_tokens_mask", None)
-            batch["labels"] = batch.get("labels", batch["input_ids"]).masked_fill(
-                self._padding_of(batch), IGNORED_LABEL
-            )
+            batch["labels"] = batch.get("labels", batch["input_ids"]).masked_fill(padding, IGNORED_LABEL)
         return in_framework(batch, return_tensors or self.return_tensors)
 
     def with_seeds(self, features: Sequence[Any], seeds: Sequence[int]) -> Any:
@@ -82,8 +81,10 @@ class DataCollatorForLanguageModeling:
         not from the rows beside it, from padding, or from any generator."""
         assert self.mlm, "the labels of causal language modelling are not drawn"
         batch = self._padded(features)
-        draws = self._draws(~self._padding_of(batch), seeds)
-        batch["input_ids"], batch["labels"] = self._masked(batch["input_ids"], self._spared(batch), draws)
+        padding, special_tokens_mask = self._padding_of(batch), batch.pop("special_tokens_mask", None)
+        spared = self._special_tokens(batch["input_ids"], special_tokens_mask) | padding
+        draws = self._draws(~padding, seeds)
+        batch["input_ids"], batch["labels"] = self._masked(batch["input_ids"], spared, draws)
         return in_framework(batch, self.return_tensors)
 
     def torch_mask_tokens(
@@ -128,11 +129,6 @@ class DataCollatorForLanguageModeling:
         words = (word * len(self.tokenizer)).to(inputs.dtype)
         spoiled = torch.where(random, words, inputs.masked_fill(masked, self.tokenizer.mask_token_id))
         return spoiled, inputs.masked_fill(~chosen, IGNORED_LABEL)
-
-    def _spared(self, batch: Any) -> torch.Tensor:
-        """True at special tokens and padding, which are not to be predicted. Takes the mask of the former out."""
-        special_tokens_mask = batch.pop("special_tokens_mask", None)
-        return self._special_tokens(batch["input_ids"], special_tokens_mask) | self._padding_of(batch)
 
     def _special_tokens(self, ids: torch.Tensor, special_tokens_mask: torch.Tensor | None) -> torch.Tensor:
         if special_tokens_mask is not None:
