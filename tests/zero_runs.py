@@ -21,6 +21,8 @@ KINDS: dict[str, tuple[Any, Any]] = {
     "causal lm": (tiny.llama, tiny.language_rows),
 }
 
+LOADED_BY = {"tags": "AutoModelForTokenClassification", "causal lm": "AutoModelForCausalLM"}
+
 
 def stage(number: int, **more: Any) -> dict[str, Any]:
     """A configuration; at stage 3 every weight is divided, however small."""
@@ -39,11 +41,16 @@ def trained(
     stop: int | None = None,
     resume: Any = None,
     model: Any = None,
+    source: Path | None = None,
     callbacks: Any = (),
     trainer: Any = burnish.Trainer,
     **changes: Any,
 ) -> dict[str, Any]:
-    """What a run of one pass logged, its weights, and its evaluation."""
+    """What a run of one pass logged, its weights, and its evaluation.
+
+    Args:
+        source: a folder that the model is loaded from when the arguments are there: at stage 3 in parts.
+    """
     build, rows = KINDS[kind]
     accumulation = changes.get("gradient_accumulation_steps", 1)
     settings = {
@@ -57,9 +64,12 @@ def trained(
         "deepspeed": config,
         **changes,
     }
+    args = runs.arguments(folder, **settings)
+    if source is not None:
+        model = getattr(transformers, LOADED_BY[kind]).from_pretrained(source)
     run = trainer(
         model=build() if model is None else model,
-        args=runs.arguments(folder, **settings),
+        args=args,
         train_dataset=rows(ROWS),
         eval_dataset=rows(5),
         data_collator=transformers.DataCollatorForTokenClassification(tiny.tokenizer()),
@@ -71,7 +81,7 @@ def trained(
         "loss": runs.logged(run, "loss"),
         "grad_norm": runs.logged(run, "grad_norm"),
         "learning_rate": runs.logged(run, "learning_rate"),
-        "weights": runs.weights(run.model),
+        "weights": run.engine.whole_weights() if run.engine.divides else runs.weights(run.model),
         "eval_loss": run.evaluate()["eval_loss"],
         "engine": type(run.engine).__name__,
         "step": run.state.global_step,

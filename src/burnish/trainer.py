@@ -158,6 +158,7 @@ class Trainer:
 
     def _take_model(self, model: nn.Module) -> None:
         check_is_module(model)
+        self.engine.meet(model)
         gets_weights = self.engine.divides and self.engine.process_index > 0
         check_model(model, facts_of(model), has_own_loss(self), gets_weights)
         is_placed = getattr(model, "hf_device_map", None) is not None or getattr(model, "is_quantized", False)
@@ -242,6 +243,8 @@ class Trainer:
                 self._take_model(self.call_model_init(trial))
                 self.callback_handler.model = self.model
             processes = self.engine.processes
+            else:
+                self.engine.meet(self.model)
             with told_to_all(processes), message_level(args), made_ready(self, args) as ready:
                 yield args, ready
         except BaseException:

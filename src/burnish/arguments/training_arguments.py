@@ -15,6 +15,7 @@ from .base import SETTLED, Settings
 from .checks import check
 from .derive import derive
 from .fields.seq2seq import Seq2SeqFields
+from .loading_in_parts import hold_configuration
 from .processes import Processes
 from .setters import Setters
 from .texts import Texts, mask
@@ -38,6 +39,7 @@ class TrainingArguments(Settings, Texts, Setters, Processes):
         derive(self)
         check(self)
         warn_about_fields_without_effect(self)
+        hold_configuration(self)
         setattr(self, SETTLED, True)
 
 

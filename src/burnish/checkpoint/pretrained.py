@@ -12,7 +12,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from burnish.core import randomness
+from burnish.core import randomness, zero_parts
 from burnish.core.divided import class_of
 
 from . import files, tensors
@@ -77,7 +77,8 @@ def rebuilt(model: Any, folder: Path) -> Tensors | None:
     Some models are published under other names than they compute with (experts one by one rather than stacked), and
     only ``from_pretrained`` knows how one becomes the other. Costs a second copy of the model, in float32.
     """
-    with randomness.kept(), no_progress_bar():
+    in_parts = zero_parts.lies_in_parts(model)
+    with randomness.kept(), no_progress_bars(), contextlib.nullcontext() if in_parts else zero_parts.loaded_whole():
         twin, told = type(model).from_pretrained(
             folder,
             config=model.config,
@@ -87,7 +88,7 @@ def rebuilt(model: Any, folder: Path) -> Tensors | None:
         )
     if any(told.get(kind) for kind in ("missing_keys", "unexpected_keys", "mismatched_keys", "error_msgs")):
         return None
-    return tensors.tensors_of(twin)
+    return dict(twin.state_dict(keep_vars=True)) if in_parts else tensors.tensors_of(twin)
 
 
 @contextlib.contextmanager

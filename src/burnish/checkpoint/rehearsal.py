@@ -15,6 +15,7 @@ from torch.optim import Optimizer
 
 from burnish.core.divided import division_of
 from burnish.core.errors import CheckpointError
+from burnish.core.zero_parts import lies_in_parts
 
 from . import adapters, files, pretrained, staging, store, tensors, weights
 from .store import Snapshot
@@ -112,7 +113,7 @@ def _moments(snapshot: Snapshot) -> int:
 
 def _try_model(model: Any, folder: Path) -> None:
     model = tensors.unwrapped(model)
-    if division_of(model) is not None:
+    if division_of(model) is not None or lies_in_parts(model):
         pretrained.save_configs(model, folder)
         return
     if pretrained.is_pretrained(model) and not pretrained.saves_as_usual(model):

@@ -10,6 +10,7 @@ from torch import nn
 
 from burnish.core.divided import is_divided
 from burnish.core.errors import CheckpointError
+from burnish.core.zero_parts import is_part
 
 from . import files, layout
 
@@ -50,6 +51,8 @@ def tensors_of(model: nn.Module) -> Tensors:
 
 def same_memory(tensor: torch.Tensor) -> tuple[object, ...]:
     """Equal for two tensors that are one and the same weight."""
+    if is_part(tensor):
+        return (tensor.ds_id,)  # type: ignore[attr-defined]
     if is_divided(tensor):
         local: torch.Tensor = tensor.to_local()  # type: ignore[attr-defined]
         return local.device, local.untyped_storage().data_ptr(), tensor.dtype, tuple(tensor.shape)

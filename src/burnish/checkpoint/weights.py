@@ -9,8 +9,10 @@ from typing import NamedTuple
 import torch
 from torch import nn
 
+from burnish.core import zero_parts
 from burnish.core.divided import as_own, class_of, put_away
 from burnish.core.errors import CheckpointError
+from burnish.core.zero_parts import is_part, shape_of
 
 from . import adapters, in_use, layout, parts, pretrained, shared, tensors
 from .tensors import Tensors
@@ -110,7 +112,11 @@ def compare(own: Mapping[str, torch.Tensor], found: Mapping[str, torch.Size]) ->
     return Mismatch(
         missing=[name for name in own if name not in found and tensors.same_memory(own[name]) not in filled],
         unknown=[name for name in found if name not in own],
-        reshaped=[f"{name} {_change(found[name], own[name].shape)}" for name in both if found[name] != own[name].shape],
+        reshaped=[
+            f"{name} {_change(found[name], shape)}"
+            for name, shape in ((name, shape_of(own[name])) for name in both)
+            if found[name] != shape
+        ],
     )
 
 
@@ -120,7 +126,10 @@ def _change(found: torch.Size, own: torch.Size) -> str:
 
 def fill(model: nn.Module, found: Mapping[str, torch.Tensor]) -> None:
     """Copies tensors into those of the model that have their (clean) names."""
-    own = model.state_dict()
+    own = model.state_dict(keep_vars=True)
     known = {name: found[tensors.clean(name)] for name in own if tensors.clean(name) in found}
-    state = {name: as_own(own[name], value) for name, value in known.items()}
+    in_parts = {id(own[name]): (own[name], value) for name, value in known.items() if is_part(own[name])}
+    for parameter, value in in_parts.values():
+        zero_parts.fill(parameter, value)
+    state = {name: as_own(own[name], value) for name, value in known.items() if not is_part(own[name])}
     model.load_state_dict(state, strict=False)

@@ -9,6 +9,8 @@ from typing import Any
 import torch
 from torch import nn
 
+from . import zero_parts
+
 _DIVISION = "_division"
 """Where a model keeps its `Division`: in its `__dict__`, since the module in it holds the model."""
 
@@ -53,6 +55,8 @@ def put_away(model: nn.Module) -> None:
 @torch.no_grad()
 def whole(tensor: torch.Tensor, device: torch.device) -> torch.Tensor:
     """All of a tensor that may be divided, on this device. All processes take part."""
+    if zero_parts.is_part(tensor):
+        return zero_parts.whole(tensor).to(device)
     if not is_divided(tensor):
         return tensor.detach()
     local = tensor.to_local().to(device)  # type: ignore[attr-defined]  # offloaded parts: a GPU's processes gather on it

@@ -6,7 +6,6 @@ import contextlib
 import logging
 import math
 import os
-import warnings
 from collections.abc import Callable, Iterator, Mapping
 from functools import cached_property
 from pathlib import Path
@@ -17,8 +16,9 @@ import torch.distributed as dist
 from torch import nn
 
 from burnish.core.errors import CheckpointError, SettingError, UserError
-from burnish.core.processes import default_backend
+from burnish.core.processes import default_backend, gpu_index
 from burnish.core.protocols import Processes
+from burnish.core.zero_parts import lies_in_parts, without_new_names
 
 from . import deepspeed_config as configuration
 from . import deepspeed_universal as universal
@@ -28,10 +28,14 @@ from .deepspeed_weights import Untouched, named_wholes
 from .precision import Precision
 from .shell import Computation, Shell, nothing
 from .single import SingleEngine
+from .turns import Turns
 
 logger = logging.getLogger(__name__)
 
 T = TypeVar("T")
+
+_ENGINE = "_deepspeed_engine"
+"""Where a model keeps the engine that it is in: in its `__dict__`."""
 
 WHOLE_LISTS = ("SGD", "Adam", "AdamW", "Adagrad", "Adadelta", "Adamax", "NAdam", "RAdam", "RMSprop", "ASGD", "Rprop")
 """Optimizers of torch that treat each number by itself. ZeRO gives them pieces of many weights in a row, for which any
@@ -67,7 +71,9 @@ class DeepSpeedEngine(SingleEngine):
         self.lockstep = self.stage >= 2
         self._num_steps = 0
         self._ds: Any = None
+        self._met: nn.Module | None = None
         self._untouched: Untouched | None = None
+        self._is_updating = self._in_micro_batch = self._is_quiet = False
         self._resumed: Path | None = None
         self._is_universal = False
         self._backwards, self._in_backward, self._holds_gradients = 0, False, False
@@ -85,6 +91,18 @@ class DeepSpeedEngine(SingleEngine):
 
     # ------------------------------------------------------------------ begin and end of a run
 
+    def meet(self, model: nn.Module) -> None:
+        if self.stage < 3:
+            super().meet(model)
+        self._met, self.divides = model, lies_in_parts(model)
+
+    def divide(self, model: nn.Module) -> None:
+        """Sets DeepSpeed up around a model that was loaded in parts, unless it is: nothing can be computed with it
+        before. For a run where its optimizer is known, else for forward passes alone."""
+        if self.divides and self._ds is None:
+            with self._quietly():
+                self._set_up(model)
+
     def wrapped(self, model: nn.Module) -> nn.Module:
         """The model in DeepSpeed's engine, divided as its stage says.
 
@@ -92,13 +110,22 @@ class DeepSpeedEngine(SingleEngine):
             SettingError: DeepSpeed cannot be set up in this way, or sets up something else than was asked for.
         """
         assert self.optimizer is not None, "attach() comes first"
+        if self._ds is None:
+            self._set_up(model)
+        wrapper: nn.Module = self._ds
+        return wrapper
+
+    def _set_up(self, model: nn.Module) -> None:
         import deepspeed
 
+        _take_over(model, self)
         _one_group(default_backend(self.args.use_cpu))
         deepspeed.init_distributed(dist.get_backend(), auto_mpi_discovery=False, dist_init_required=False)
         self._untouched = Untouched(model)
-        given: dict[str, Any] = {"optimizer": self.optimizer}
-        if "optimizer" in self.config:
+        if self.divides and self.optimizer is not None:
+            self._untouched.compute_in(configuration.dtype_of(self.config))
+        given: dict[str, Any] = {} if self.optimizer is None else {"optimizer": self.optimizer}
+        if self.optimizer is not None and "optimizer" in self.config:
             given = {"model_parameters": [_group_of(group) for group in self.optimizer.param_groups]}
         try:
             self._ds, *_ = deepspeed.initialize(
@@ -107,14 +134,16 @@ class DeepSpeedEngine(SingleEngine):
         except (AssertionError, ValueError, RuntimeError, NotImplementedError) as error:
             raise SettingError(f"DeepSpeed cannot be set up with this configuration: {error}") from error
         self._refuse_another_engine()
-        self._follow_its_groups()
+        if self.optimizer is not None:
+            self._follow_its_groups()
         if self.stage == 3:
             self._announce_output_layer(model)
-        wrapper: nn.Module = self._ds
-        return wrapper
 
     def _whole_config(self, model: nn.Module) -> dict[str, Any]:
-        config = configuration.completed(self.config, self.args, self._num_steps, getattr(model, "config", None))
+        own = self.config
+        if self.optimizer is None:
+            own = configuration.of_forward_passes(own, next(model.parameters()).dtype)
+        config = configuration.completed(own, self.args, self._num_steps, getattr(model, "config", None))
         kind = type(self.optimizer)
         if kind.__module__.startswith("torch.optim") and kind.__name__ in WHOLE_LISTS:
             config.setdefault("zero_allow_untested_optimizer", True)
@@ -163,32 +192,64 @@ class DeepSpeedEngine(SingleEngine):
         return inner
 
     def finished(self) -> None:
-        """Takes the model out of DeepSpeed: whole again on each process, unless it was loaded in parts."""
+        """Takes the model out of DeepSpeed: whole again on each process, or in parts where it was loaded so."""
         ds, untouched, self._ds = self._ds, self._untouched, None
-        if ds is None or untouched is None or untouched.came_divided:
+        if ds is None or untouched is None:
             return
-        values = untouched.put_back(configuration.keeps_16_bits(self.config))
+        _let_go(untouched.model)
+        keeps_16_bits = configuration.keeps_16_bits(self.config)
+        if untouched.came_divided:
+            with self._quietly():
+                untouched.stay_divided(in_full=self.optimizer is not None and not keeps_16_bits)
+                ds.destroy()
+            untouched.without_traces()
+            self.optimizer = None
+            return
+        values = untouched.put_back(keeps_16_bits)
         ds.destroy()
         untouched.plain(values)
 
     @contextlib.contextmanager
     def updating(self) -> Iterator[None]:
+        self._is_updating = True
+        try:
+            with self._quietly():
+                yield
+        finally:
+            self._is_updating = False
+
+    @contextlib.contextmanager
+    def _quietly(self) -> Iterator[None]:
         """DeepSpeed speaks of its set-up only where burnish speaks of details, and not of what torch has renamed."""
+        if self._is_quiet:
+            yield
+            return
         from deepspeed.utils import logger as theirs
 
+        self._is_quiet = True
         level, is_alone = theirs.level, "LOCAL_RANK" not in os.environ
         if is_alone:
-            os.environ["LOCAL_RANK"] = str(self.processes.local_index)  # DeepSpeed asks nowhere else
+            os.environ["LOCAL_RANK"] = str(gpu_index())  # DeepSpeed asks nowhere else
         if logging.getLogger("burnish").getEffectiveLevel() > logging.DEBUG:
             theirs.setLevel(max(level, logging.WARNING))
         try:
-            with warnings.catch_warnings():
-                warnings.filterwarnings("ignore", r"`torch\.distributed\..* is deprecated", FutureWarning)
+            with without_new_names():
                 yield
         finally:
+            self._is_quiet = False
             theirs.setLevel(level)
             if is_alone:
                 os.environ.pop("LOCAL_RANK", None)
+
+    @contextlib.contextmanager
+    def in_turns(self, model: nn.Module) -> Iterator[None]:
+        """With ZeRO-3 every forward pass gathers weights."""
+        self.divide(model)
+        if self._ds is None or self.stage < 3:
+            yield
+            return
+        with self._quietly(), Turns(self.processes, model, self.device).taken():
+            yield
 
     # ------------------------------------------------------------------ a step
 
@@ -196,7 +257,9 @@ class DeepSpeedEngine(SingleEngine):
         if self._ds is None:
             return function(model)
         # a loss goes through DeepSpeed's own forward pass; what is evaluated through the shell, where its weights are
-        found: T = (self._ds if model is self._ds else self._ds.module)(Computation(function))
+        outer = self._ds if model is self._ds or self._in_micro_batch else self._ds.module
+        with self._quietly():
+            found: T = outer(Computation(function))
         return found
 
     def begin_step(self) -> None:
@@ -205,8 +268,11 @@ class DeepSpeedEngine(SingleEngine):
     @contextlib.contextmanager
     def micro_batch(self, last: bool) -> Iterator[None]:
         self._ds.set_gradient_accumulation_boundary(last)
-        before = self._backwards
-        yield
+        before, self._in_micro_batch = self._backwards, True
+        try:
+            yield
+        finally:
+            self._in_micro_batch = False
         if self._backwards == before:
             raise UserError(
                 "A training_step took no gradient through the trainer. With DeepSpeed, call "
@@ -225,6 +291,10 @@ class DeepSpeedEngine(SingleEngine):
         self._ds.backward(loss * self.processes.count, scale_wrt_gas=False)
         self._in_backward = False
 
+    def try_backward(self, loss: torch.Tensor) -> None:
+        with self._quietly():
+            self.backward(loss)  # DeepSpeed's loss scale is taken out of the norm
+
     def idle(self) -> None:
         with self.micro_batch(last=True):
             self.backward(self.compute(self._ds, nothing))
@@ -242,6 +312,8 @@ class DeepSpeedEngine(SingleEngine):
         if configuration.half_precision(self.config) == "fp16" and scale > 1 and not torch.isfinite(norm):
             return torch.full_like(norm, torch.finfo(norm.dtype).max)  # left out by DeepSpeed, which lowers its scale
         return norm
+
+    norm_of_gradients = gradient_norm
 
     def _scaled_norm(self, optimizer: Any) -> torch.Tensor:
         """The norm with the loss scale in it, before clipping. Each kind of optimizer keeps its gradients elsewhere."""
@@ -288,15 +360,20 @@ class DeepSpeedEngine(SingleEngine):
     # ------------------------------------------------------------------ what is saved
 
     def whole_weights(self) -> dict[str, torch.Tensor] | None:
-        if self._ds is None:
+        model = self._met if self._ds is None else self.model or self._met
+        if model is None or (self._ds is None and not self.divides):
             return None
-        assert self.model is not None
-        state = self.model.state_dict(keep_vars=True)
-        names = {id(value): name for name, value in self.model.named_parameters()}
+        with self._quietly():
+            return self._gathered(model)
+
+    def _gathered(self, model: nn.Module) -> dict[str, torch.Tensor] | None:
+        state = model.state_dict(keep_vars=True)
+        names = {id(value): name for name, value in model.named_parameters()}
         found: dict[str, torch.Tensor] = {}
-        in_full = not configuration.keeps_16_bits(self.config)
+        trains = self._ds is not None and self.optimizer is not None
+        in_full = trains and not configuration.keeps_16_bits(self.config)
         is_first = self.process_index == 0
-        for name, value in named_wholes(self.model, in_full):
+        for name, value in named_wholes(model, in_full):
             if is_first:
                 found[name] = value.to("cpu", copy=True)
         for name, value in state.items():
@@ -382,6 +459,27 @@ def _words(topology: Mapping[str, Any]) -> str:
 def _group_of(group: Mapping[str, Any]) -> dict[str, Any]:
     """What DeepSpeed's own optimizer is to know of a group: its weights, and how they decay."""
     return {name: group[name] for name in ("params", "weight_decay", "lr") if name in group}
+
+
+def _take_over(model: nn.Module, engine: DeepSpeedEngine) -> None:
+    """Notes which engine a model is in, and takes it out of another one: of two, each would gather its weights.
+
+    Raises:
+        UserError: the other one is in the middle of a run.
+    """
+    other: DeepSpeedEngine | None = vars(model).get(_ENGINE)
+    if other is not None and other._is_updating:
+        raise UserError(
+            f"{type(model).__name__} lies in parts in a training that is not over. Evaluate with that trainer, or "
+            "train with this one when the other one has ended."
+        )
+    if other is not None:
+        other.finished()
+    vars(model)[_ENGINE] = engine
+
+
+def _let_go(model: nn.Module) -> None:
+    vars(model).pop(_ENGINE, None)
 
 
 def _one_group(backend: str) -> None:

@@ -9,6 +9,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+import torch
+
 from burnish.core.errors import SettingError
 from burnish.core.json_settings import json_object
 
@@ -95,6 +97,12 @@ def completed(config: Mapping[str, Any], args: Any, num_steps: int, model_config
     return whole
 
 
+def of_forward_passes(config: Mapping[str, Any], dtype: torch.dtype) -> dict[str, Any]:
+    """The configuration of a model that is not trained, and keeps the type of its weights."""
+    rest = {name: section for name, section in config.items() if name not in ("optimizer", "scheduler")}
+    return {**rest, "bf16": {"enabled": dtype == torch.bfloat16}, "fp16": {"enabled": dtype == torch.float16}}
+
+
 def stage_of(config: Mapping[str, Any]) -> int:
     return int(config["zero_optimization"]["stage"])
 
@@ -120,6 +128,11 @@ def keeps_16_bits(config: Mapping[str, Any]) -> bool:
 def half_precision(config: Mapping[str, Any]) -> str:
     """ "bf16", "fp16" or "no": in which type DeepSpeed keeps the weights that it computes with."""
     return next((name for name in ("bf16", "fp16") if config.get(name, {}).get("enabled")), "no")
+
+
+def dtype_of(config: Mapping[str, Any]) -> torch.dtype:
+    """The type of the weights that are computed with."""
+    return {"bf16": torch.bfloat16, "fp16": torch.float16}.get(half_precision(config), torch.float32)
 
 
 def hidden_size(model_config: Any) -> int | None:

@@ -8,8 +8,15 @@ from dataclasses import dataclass, field
 import torch
 from torch import nn
 
-TRACES = ("all_parameters", "_original_parameters")
+from burnish.core import zero_parts
+
+TRACES = (
+    *("all_parameters", "_original_parameters", "_external_params"),
+    *("pre_bwd_fn", "post_bwd_fn", "applied_pre_backward_ref_cnt"),
+)
 """Attributes that ZeRO gives to modules, besides those that begin with `ds_`."""
+
+HALF = (torch.bfloat16, torch.float16)
 
 
 def named_wholes(
@@ -32,20 +39,14 @@ def whole(parameter: nn.Parameter, in_full: bool) -> torch.Tensor:
     import deepspeed
     from deepspeed.utils import safe_get_full_fp32_param
 
-    is_half = parameter.dtype in (torch.bfloat16, torch.float16)
-    if in_full and is_half and parameter.requires_grad:
+    if in_full and parameter.dtype in HALF and parameter.requires_grad:
         full = safe_get_full_fp32_param(parameter)
         if full is not None:
             return full
-    if not is_divided(parameter):
+    if not zero_parts.is_part(parameter):
         return parameter.detach()
     with deepspeed.zero.GatheredParameters([parameter]):
         return parameter.detach().clone()
-
-
-def is_divided(parameter: nn.Parameter) -> bool:
-    """Whether ZeRO-3 keeps this parameter in parts."""
-    return hasattr(parameter, "ds_id")
 
 
 @dataclass
@@ -64,7 +65,25 @@ class Untouched:
         self.parameters = {name: (set(vars(weight)), weight.dtype) for name, weight in named.items()}
         self.modules = {name: set(vars(module)) for name, module in self.model.named_modules()}
         self.buffers = {name: buffer.dtype for name, buffer in self.model.named_buffers()}
-        self.came_divided = any(map(is_divided, named.values()))
+        self.came_divided = zero_parts.lies_in_parts(self.model)
+
+    def compute_in(self, dtype: torch.dtype) -> None:
+        """Gives weights that lie in parts the type that they are to be computed with."""
+        for parameter in self.model.parameters():
+            if zero_parts.is_part(parameter) and parameter.is_floating_point():
+                zero_parts.become(parameter, dtype)
+
+    def stay_divided(self, in_full: bool) -> None:
+        """Leaves a model that came in parts so, once a run is over. All processes take part.
+
+        Args:
+            in_full: with weights in the 32 bits that were updated, in place of those that were computed with.
+        """
+        zero_parts.put_away(self.model)
+        for parameter in self.model.parameters():
+            parameter.grad = None
+            if in_full and zero_parts.is_part(parameter) and parameter.dtype in HALF:
+                zero_parts.become(parameter, torch.float32, whole(parameter, in_full=True))
 
     def put_back(self, keep_types: bool) -> list[tuple[nn.Parameter, torch.Tensor]]:
         """Whole parameters to be given to the model by `plain`, once DeepSpeed has let go of it. All processes take
@@ -82,12 +101,21 @@ class Untouched:
 
     def plain(self, values: list[tuple[nn.Parameter, torch.Tensor]]) -> None:
         """The same parameter objects with these values, and no trace of ZeRO."""
-        before = {id(parameter): self.parameters[name][0] for name, parameter in self.model.named_parameters()}
+        self.without_traces()
         for parameter, value in values:
-            for name in set(vars(parameter)) - before[id(parameter)]:
-                delattr(parameter, name)
             parameter.grad = None
             parameter.data = value
+
+    def without_traces(self) -> None:
+        """Takes away what ZeRO has given to parameters and modules since; what holds parts together stays."""
+        of_parts = set().union(*(own for own, _ in self.parameters.values() if "ds_id" in own))
+        for name, parameter in self.model.named_parameters():
+            own = self.parameters[name][0]
+            if self.came_divided and zero_parts.is_part(parameter):
+                parameter.ds_persist = False  # type: ignore[attr-defined]
+                own = own | of_parts
+            for attribute in set(vars(parameter)) - own:
+                delattr(parameter, attribute)
         for name, module in self.model.named_modules():
             for attribute in set(vars(module)) - self.modules.get(name, set()):
                 if attribute.startswith("ds_") or attribute in TRACES:

@@ -15,6 +15,7 @@ from torch import nn
 from burnish.core.errors import SettingError, UserError
 from burnish.core.processes import Alone, launch
 from burnish.core.protocols import Processes
+from burnish.core.zero_parts import lies_in_parts
 
 from . import memory
 from .precision import Precision
@@ -76,8 +77,25 @@ class SingleEngine:
         self.model, self.optimizer = model, optimizer
         self._parameters = [p for p in model.parameters() if p.requires_grad]
 
+    def meet(self, model: nn.Module) -> None:
+        """The model that a trainer is about, before anything is done with it.
+
+        Raises:
+            SettingError: it was loaded in parts, which this engine cannot compute with.
+        """
+        if lies_in_parts(model):
+            raise SettingError(
+                f"{type(model).__name__} was loaded in parts by DeepSpeed (ZeRO-3), and this trainer's arguments do "
+                "not ask for it. Give it the arguments with `deepspeed` that were there when the model was loaded, or "
+                "load the model again without them."
+            )
+
     def divide(self, model: nn.Module) -> None:
         """With `divides`, before a model is computed with: takes it apart, unless it is already. All take part."""
+
+    def try_backward(self, loss: torch.Tensor) -> None:
+        """The gradient of a loss that is tried out before the first step, without a loss scale."""
+        loss.backward()  # type: ignore[no-untyped-call]
 
     def in_turns(self, model: nn.Module) -> contextlib.AbstractContextManager[None]:
         """Around forward passes of which processes have unequally many, such as those that write texts."""

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import copy
+import inspect
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 import torch
 from torch import nn
 
+from burnish.core.divided import base_of
 from burnish.core.errors import SettingError
 from burnish.core.randomness import GENERATION, kept, seed_all, seed_for
 from burnish.core.types import Inputs
@@ -88,8 +90,15 @@ def generated(model: nn.Module, inputs: Inputs, is_encoder_decoder: bool, pad_id
             f"{type(model).__name__} writes no text: it has no `generate`. Set predict_with_generate=False, or load "
             "the weights with a head that does, such as AutoModelForCausalLM or AutoModelForSeq2SeqLM."
         )
+    settings = {**settings, **_without_steps_of_others(model)}
     written = model.generate(**inputs, **_as_one(settings, pad_id))  # type: ignore[operator]
     return written[:, 1 if is_encoder_decoder else inputs["input_ids"].shape[1] :]
+
+
+def _without_steps_of_others(model: nn.Module) -> dict[str, Any]:
+    """transformers would have all processes decode equally many batches where it knows of ZeRO-3. They need not."""
+    generate: Any = base_of(model).generate
+    return {"synced_gpus": False} if "synced_gpus" in inspect.signature(generate).parameters else {}
 
 
 def _as_one(settings: Mapping[str, Any], pad_id: int) -> dict[str, Any]:

@@ -8,6 +8,7 @@ import torch
 from torch import nn
 
 from burnish.core.divided import whole
+from burnish.core.zero_parts import shape_of
 
 NUMBERS = 8
 """Numbers that are read of each weight, evenly spread over it."""
@@ -21,10 +22,10 @@ def fingerprint(model: nn.Module, device: torch.device | None = None) -> str | N
     """
     digest = hashlib.sha256()
     values = []
-    for name, weight in sorted(model.state_dict().items()):
+    for name, weight in sorted(model.state_dict(keep_vars=True).items()):
         if not isinstance(weight, torch.Tensor):
             continue
-        digest.update(f"{name} {tuple(weight.shape)} {weight.dtype}\n".encode())
+        digest.update(f"{name} {tuple(shape_of(weight))} {weight.dtype}\n".encode())
         try:
             values.append(_some(whole(weight, device or weight.device)))
         except (RuntimeError, NotImplementedError):

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from torch import nn
 
+from burnish.core.zero_parts import num_elements
+
 
 def flops_per_token(model: nn.Module) -> float:
     """Floating-point operations of the forward and backward pass for one token.
@@ -18,4 +20,4 @@ def flops_per_token(model: nn.Module) -> float:
         if not isinstance(module, nn.Embedding)
         for weight in module.parameters(recurse=False)
     }
-    return sum((6.0 if weight.requires_grad else 4.0) * weight.numel() for weight in multiplying)
+    return sum((6.0 if weight.requires_grad else 4.0) * num_elements(weight) for weight in multiplying)

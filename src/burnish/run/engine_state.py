@@ -33,6 +33,11 @@ def is_divided(engine: Any) -> bool:
     return engine.divides or engine.state_folder is not None
 
 
+def _divides_by_weight(engine: Any) -> bool:
+    """Whether an optimizer's state lies in the same parts as its weights (FSDP), or elsewhere (`state_folder`)."""
+    return bool(engine.divides and engine.state_folder is None)
+
+
 @dataclass(frozen=True)
 class Parts:
     """What the processes hold together, on its way into a checkpoint. All of them call each method."""
@@ -47,7 +52,7 @@ class Parts:
             found: dict[str, Any] = {"model_written": True}
         else:
             found = {"weights": engine.whole_weights()}
-        if engine.divides and not self.snapshot.only_model and not engine.sharding.writes_parts:
+        if _divides_by_weight(engine) and not self.snapshot.only_model and not engine.sharding.writes_parts:
             kind = type(self.trainer.optimizer).__name__
             found["optimizer"] = HeldState(kind, engine.whole_optimizer_state())
         return found
@@ -65,11 +70,14 @@ class Parts:
     def _save_parts(self, folder: Path, is_first: bool) -> None:
         weights = self._writes_parts_of_weights
         optimizer = None if self.snapshot.only_model else self.trainer.optimizer
-        if weights or optimizer is not None:
-            parts.save(folder, self.trainer.model, optimizer, weights=weights, is_first=is_first)
-        if weights and is_first:
-            save_configs(self.trainer.model, folder)
-            save_processing_class(self.snapshot.processing_class, folder)
+        if not self._writes_parts or not (weights or optimizer is not None):
+            return None
+        return parts.part_of(self.trainer.model, optimizer, weights=weights, index=engine.process_index)
+
+    @property
+    def _writes_parts(self) -> bool:
+        engine: Any = self.trainer.engine
+        return _divides_by_weight(engine) and bool(engine.sharding.writes_parts)
 
     @property
     def _writes_parts_of_weights(self) -> bool:

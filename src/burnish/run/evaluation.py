@@ -214,7 +214,7 @@ def _loss_and_outputs(
         SettingError: outputs are asked for, and the user's `compute_loss` has none.
     """
     if not has_labels:
-        return None, native_loss(trainer).forward(model, inputs)
+        return None, trainer.engine.compute(model, lambda inner: native_loss(trainer).forward(inner, inputs))
     more: dict[str, Any] = {"return_outputs": True}
     if not takes(trainer.compute_loss, "return_outputs"):
         if not loss_only:

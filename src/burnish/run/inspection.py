@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from torch import nn
 
 from burnish.core.errors import SettingError
+from burnish.core.zero_parts import num_elements
 from burnish.data.batches import OrderedBatches, StreamBatches
 from burnish.data.counting import num_tokens as tokens_of
 from burnish.models.flops import flops_per_token
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
 
 def get_num_trainable_parameters(trainer: Trainer) -> int:
     """Weights that training changes."""
-    return sum(p.numel() for p in trainer.model.parameters() if p.requires_grad)
+    return sum(num_elements(p) for p in trainer.model.parameters() if p.requires_grad)
 
 
 def get_learning_rates(trainer: Trainer) -> list[float]:

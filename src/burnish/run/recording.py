@@ -20,6 +20,7 @@ from burnish.core.divided import class_of
 from burnish.core.processes import launcher
 from burnish.core.progress import TrainerState
 from burnish.core.secrets import hidden_in_text
+from burnish.core.zero_parts import num_elements
 from burnish.loop.signals import signal_of
 from burnish.models.fingerprint import fingerprint
 from burnish.tracking import surroundings
@@ -235,8 +236,8 @@ def _model(trainer: Trainer) -> dict[str, Any]:
     return {
         "name_or_path": getattr(config, "_name_or_path", None) or None,
         "class": class_of(model).__name__,
-        "parameters": sum(part.numel() for part in parameters),
-        "trainable": sum(part.numel() for part in parameters if part.requires_grad),
+        "parameters": sum(map(num_elements, parameters)),
+        "trainable": sum(num_elements(part) for part in parameters if part.requires_grad),
         "dtype": str(parameters[0].dtype).removeprefix("torch.") if parameters else None,
         "fingerprint": fingerprint(model, trainer.engine.device),
     }

@@ -34,6 +34,7 @@ def findings(
     trial = shared(trainer, trial)
     if trial is None:
         return None, None
+    engine.divide(trainer.model)
     with _at_rest_afterwards(trainer), engine.autocast():
         found: T = find(_through(engine, objective), trial, _scores(trainer))
     return found, trial.first
@@ -66,7 +67,7 @@ def _scores(trainer: Trainer) -> Callable[[LossOf, Any, MicroBatch], tuple[float
     def scores(objective: LossOf, model: Any, batch: MicroBatch) -> tuple[float, float]:
         with undisturbed(model), torch.enable_grad(), engine.micro_batch(last=True):
             loss = _through(engine, objective).mean_loss(model, batch)
-            loss.backward()  # type: ignore[no-untyped-call]
+            engine.try_backward(loss)
         norm = engine.norm_of_gradients() / engine.num_processes
         engine.clear_gradients()
         own = float(loss.detach()), float(norm)

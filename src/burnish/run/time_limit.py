@@ -13,6 +13,7 @@ from burnish.core.durations import in_words
 from burnish.core.errors import SettingError
 from burnish.core.progress import TrainerControl, TrainerState
 from burnish.core.run_clock import RunClock
+from burnish.core.zero_parts import num_elements
 from burnish.optim.schedulers import move_to
 
 if TYPE_CHECKING:
@@ -36,7 +37,7 @@ def clock_of(trainer: Trainer, args: Any, begun: float) -> RunClock:
     state.stop_reason = None
     if not args.fit_schedule_to_max_time:
         state.seconds_used, state.schedule_step = 0.0, None
-    weights = sum(weight.numel() * weight.element_size() for weight in trainer.model.parameters())
+    weights = sum(num_elements(weight) * weight.element_size() for weight in trainer.model.parameters())
     return RunClock(
         limit=args.max_time,
         used=state.seconds_used,

@@ -1,0 +1,73 @@
+"""Models that no process holds whole: loaded in parts, trained, evaluated, saved, gone on with, and left in parts."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+import transformers
+from distributed.forked import in_processes, values
+from trainer import runs
+from zero_runs import CPU, KINDS, LOADED_BY, stage, trained
+
+TOLERANCE = 1e-6
+
+
+@pytest.fixture(scope="module")
+def sources(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    folders = {kind: tmp_path_factory.mktemp("models") / kind.replace(" ", "-") for kind in KINDS}
+    for kind, folder in folders.items():
+        KINDS[kind][0]().save_pretrained(folder)
+    return folders
+
+
+def loaded(kind: str, folder: Path) -> dict[str, torch.Tensor]:
+    return runs.weights(getattr(transformers, LOADED_BY[kind]).from_pretrained(folder))
+
+
+WAYS: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
+    "plain": (stage(3), {}),
+    "small weights kept whole": ({"zero_optimization": {"stage": 3}}, {}),
+    "on the host": (stage(3, offload_optimizer=CPU, offload_param=CPU), {}),
+    "accumulation, few tokens": (stage(3), {"gradient_accumulation_steps": 2, "token_budget": 24}),
+}
+
+
+def in_all_ways(folder: Path, kind: str, source: Path) -> dict[str, Any]:
+    return {name: trained(folder / name, 2, config, kind, source=source, **more)
+            for name, (config, more) in WAYS.items()}  # fmt: skip
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_model_in_parts_takes_the_steps_of_a_whole_one(kind: str, sources: dict[str, Path], tmp_path: Path) -> None:
+    alone = trained(tmp_path / "alone", 1, None, kind, source=sources[kind])
+    both = values(in_processes(2, tmp_path, in_all_ways, tmp_path, kind, sources[kind]))
+    for name, found in both[0].items():
+        assert found["engine"] == "DeepSpeedEngine", name
+        assert found["traces"], "it is still in parts"
+        for number in ("loss", "grad_norm"):
+            assert found[number] == pytest.approx(alone[number], rel=2e-5), (name, number)
+        assert found["eval_loss"] == pytest.approx(alone["eval_loss"], rel=2e-5), name
+        assert both[1][name]["weights"] is None, "the first process alone has gathered them"
+        assert runs.difference(found["weights"], alone["weights"]) < TOLERANCE, name
+        assert runs.difference(loaded(kind, tmp_path / name / "final"), alone["weights"]) < TOLERANCE, name
+
+
+@pytest.mark.parametrize("changes", [{}, {"bf16": True}], ids=["float32", "bf16"])
+def test_a_resumed_run_ends_with_the_same_bits(
+    changes: dict[str, Any], sources: dict[str, Path], tmp_path: Path
+) -> None:
+    def run(folder: Path, **more: Any) -> dict[str, Any]:
+        given = (folder, 2, stage(3))
+        return values(in_processes(2, folder, trained, *given, source=sources["tags"], **changes, **more))[0]
+
+    straight = run(tmp_path / "straight")
+    broken = run(tmp_path / "run", stop=2)
+    assert runs.difference(loaded("tags", tmp_path / "run" / "checkpoint-2"), broken["weights"]) == 0.0
+    found = run(tmp_path / "run", resume=True)
+    assert found["step"] == straight["step"] == 4
+    assert found["loss"] == straight["loss"]
+    assert runs.difference(found["weights"], straight["weights"]) == 0.0
+    assert {weight.dtype for weight in found["weights"].values()} == {torch.float32}
