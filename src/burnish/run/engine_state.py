@@ -64,27 +64,25 @@ class Parts:
             self.snapshot.write_model(folder)
         if engine.state_folder is not None and not self.snapshot.only_model:
             engine.save_state(folder / engine.state_folder)
-        if engine.divides and engine.sharding.writes_parts:
+        if _divides_by_weight(engine) and engine.sharding.writes_parts:
             self._save_parts(folder, engine.process_index == 0)
 
     def _save_parts(self, folder: Path, is_first: bool) -> None:
         weights = self._writes_parts_of_weights
         optimizer = None if self.snapshot.only_model else self.trainer.optimizer
-        if not self._writes_parts or not (weights or optimizer is not None):
-            return None
-        return parts.part_of(self.trainer.model, optimizer, weights=weights, index=engine.process_index)
-
-    @property
-    def _writes_parts(self) -> bool:
-        engine: Any = self.trainer.engine
-        return _divides_by_weight(engine) and bool(engine.sharding.writes_parts)
+        if weights or optimizer is not None:
+            parts.save(folder, self.trainer.model, optimizer, weights=weights, is_first=is_first)
+        if weights and is_first:
+            save_configs(self.trainer.model, folder)
+            save_processing_class(self.snapshot.processing_class, folder)
 
     @property
     def _writes_parts_of_weights(self) -> bool:
         """Adapters are small, and always whole."""
         engine: Any = self.trainer.engine
         is_adapter = bool(getattr(self.trainer.model, "peft_config", None))
-        return engine.divides and engine.sharding.writes_parts and not is_adapter and self.snapshot.write_model is None
+        divides = _divides_by_weight(engine) and engine.sharding.writes_parts
+        return divides and not is_adapter and self.snapshot.write_model is None
 
 
 def undivided(trainer: Trainer, checkpoint: Path) -> dict[str, Any] | None:
