@@ -78,7 +78,7 @@ def rebuilt(model: Any, folder: Path) -> Tensors | None:
     only ``from_pretrained`` knows how one becomes the other. Costs a second copy of the model, in float32.
     """
     in_parts = zero_parts.lies_in_parts(model)
-    with randomness.kept(), no_progress_bars(), contextlib.nullcontext() if in_parts else zero_parts.loaded_whole():
+    with randomness.kept(), no_progress_bar(), contextlib.nullcontext() if in_parts else zero_parts.loaded_whole():
         twin, told = type(model).from_pretrained(
             folder,
             config=model.config,
