@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
-from burnish.core.processes import default_backend, join, launch, turns
+from burnish.core.processes import default_backend, gpu_index, join, launch, turns
 
 from .choices import ParallelMode
 from .fields.every import EveryField
@@ -45,7 +45,7 @@ class Processes(EveryField):
 
         if not self.use_cpu and torch.cuda.is_available():
             is_launched = self.world_size > 1 or "LOCAL_RANK" in os.environ
-            return torch.device("cuda", self.local_process_index if is_launched else torch.cuda.current_device())
+            return torch.device("cuda", gpu_index() if is_launched else torch.cuda.current_device())
         if not self.use_cpu and torch.backends.mps.is_available():
             return torch.device("mps")
         return torch.device("cpu")

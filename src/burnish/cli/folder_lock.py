@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import contextlib
-import os
 from collections.abc import Iterator
 from pathlib import Path
 from typing import IO
 
 from burnish.core.errors import UserError
+from burnish.core.processes import launch
 
 FILE_NAME = ".burnish.lock"
 
@@ -19,7 +19,7 @@ def held(folder: Path) -> Iterator[None]:
 
     Of several processes of one run, the first one holds it. Raises `UserError` where another run does.
     """
-    if int(os.environ.get("RANK", 0)) > 0:
+    if launch().index > 0:
         yield
         return
     folder.mkdir(parents=True, exist_ok=True)
@@ -31,7 +31,7 @@ def held(folder: Path) -> Iterator[None]:
 def check_free(folder: Path) -> None:
     """Raises `UserError` where a run is under way in the folder."""
     path = folder / FILE_NAME
-    if path.exists() and int(os.environ.get("RANK", 0)) == 0:
+    if path.exists() and launch().index == 0:
         with path.open("w") as file:
             _take(file, folder)
 

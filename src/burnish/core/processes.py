@@ -1,7 +1,7 @@
 """Which process of a run this is, and how the processes come together.
 
-A launcher (torchrun, `accelerate launch`) tells each process its number in the environment. Nothing is started, and
-torch is not loaded, until somebody needs the others.
+A launcher (torchrun, `accelerate launch`, srun, mpirun) tells each process its number in the environment. Nothing is
+started, and torch is not loaded, until somebody needs the others.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from .errors import SettingError
 
@@ -45,24 +45,68 @@ class Launch:
     """Number of this one on its machine, from 0."""
 
 
+class Names(NamedTuple):
+    """Variables of the environment that say where a process stands."""
+
+    count: str
+    index: str
+    local_index: str
+
+
+TORCHRUN = Names("WORLD_SIZE", "RANK", "LOCAL_RANK")
+"""Those of torch. Where they are set, they count: WORLD_SIZE=1 makes a process of the others below one alone."""
+
+SCHEDULERS = {
+    "srun": Names("SLURM_STEP_NUM_TASKS", "SLURM_PROCID", "SLURM_LOCALID"),
+    "mpirun": Names("OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_LOCAL_RANK"),
+    "mpiexec": Names("PMI_SIZE", "PMI_RANK", "MPI_LOCALRANKID"),
+}
+"""Those of what starts processes without saying where they meet: SLURM, Open MPI, MPICH and Intel MPI."""
+
+HOW_TO_MEET = {
+    "srun": "Write `export MASTER_PORT=29500 MASTER_ADDR=$(scontrol show hostnames $SLURM_JOB_NODELIST | head -n 1)` "
+    "before srun (examples/slurm.sh)",
+    "mpirun": "Write `mpirun -x MASTER_ADDR=first-machine -x MASTER_PORT=29500`",
+    "mpiexec": "Write `mpiexec -genv MASTER_ADDR first-machine -genv MASTER_PORT 29500`",
+}
+
+SHELL = "SLURM_PTY_PORT"
+"""Set in a shell that srun has started (--pty), whatever number of tasks it has been given."""
+
+
 def launch() -> Launch:
-    """Of the process group where there is one, else what the launcher says in WORLD_SIZE, RANK and LOCAL_RANK.
+    """Of the process group where there is one, else what the launcher says (`TORCHRUN`, `SCHEDULERS`).
 
     Raises:
         SettingError: the launcher and the group contradict each other.
     """
-    told = Launch(_number("WORLD_SIZE", 1), _number("RANK", 0), _number("LOCAL_RANK", 0))
+    names = SCHEDULERS.get(scheduler() or "", TORCHRUN)
+    told = Launch(_number(names.count, 1), _number(names.index, 0), _number(names.local_index, 0))
     dist = sys.modules.get("torch.distributed")
     if dist is None or not dist.is_available() or not dist.is_initialized():
         return told
     count, index = dist.get_world_size(), dist.get_rank()
-    if "WORLD_SIZE" in os.environ and (count, index) != (told.count, told.index):
+    if names.count in os.environ and (count, index) != (told.count, told.index):
         raise SettingError(
-            f"The launcher says that this is process {told.index} of {told.count} (RANK, WORLD_SIZE), and the process "
-            f"group that exists says {index} of {count}. Make the group with the numbers of the launcher, or none: "
-            "burnish makes it."
+            f"The launcher says that this is process {told.index} of {told.count} ({names.index}, {names.count}), and "
+            f"the process group that exists says {index} of {count}. Make the group with the numbers of the launcher, "
+            "or none: burnish makes it."
         )
-    return Launch(count, index, told.local_index if "LOCAL_RANK" in os.environ else index)
+    return Launch(count, index, told.local_index if names.local_index in os.environ else index)
+
+
+def scheduler() -> str | None:
+    """Which of `SCHEDULERS` has started this process as one of several, without a launcher of torch in between."""
+    if TORCHRUN.count in os.environ or SHELL in os.environ:
+        return None
+    return next((name for name, names in SCHEDULERS.items() if _number(names.count, 1) > 1), None)
+
+
+def gpu_index() -> int:
+    """Number of the GPU of this process among those that it sees: its own on the machine, or 0 where srun or mpirun
+    shows each process one alone (--gpus-per-task=1)."""
+    shown = os.environ.get("CUDA_VISIBLE_DEVICES", "")
+    return 0 if scheduler() and shown and "," not in shown else launch().local_index
 
 
 def join(backend: str, timeout: timedelta) -> bool:
@@ -74,24 +118,42 @@ def join(backend: str, timeout: timedelta) -> bool:
     Raises:
         SettingError: the launcher does not say where they meet.
     """
-    if launch().count == 1:
+    here = launch()
+    if here.count == 1:
         return False
     import torch.distributed as dist
 
     if not dist.is_initialized():
-        missing = [name for name in ("RANK", "MASTER_ADDR", "MASTER_PORT") if name not in os.environ]
-        if missing:
-            raise SettingError(
-                f"WORLD_SIZE is {os.environ['WORLD_SIZE']}, and {', '.join(missing)} is not set: start the processes "
-                "with torchrun or accelerate launch, which set all of them; or unset WORLD_SIZE to train in one."
-            )
+        check_meeting_place()
         from torch.distributed.rendezvous import rendezvous
 
-        store, index, count = next(iter(rendezvous("env://", timeout=timeout)))
+        store, index, count = next(iter(rendezvous("env://", here.index, here.count, timeout=timeout)))
         dist.init_process_group(backend, store=store, rank=index, world_size=count, timeout=timeout)
         _meeting[:] = [store]
         _turns.clear()
     return True
+
+
+def check_meeting_place() -> None:
+    """Raises `SettingError` where processes that were started together do not know where they meet."""
+    name = scheduler()
+    names = SCHEDULERS[name] if name else TORCHRUN
+    needed = (*(names if name else ("RANK",)), "MASTER_ADDR", "MASTER_PORT")
+    missing = [variable for variable in needed if variable not in os.environ]
+    if not missing:
+        return
+    unset = f"{', '.join(missing)} {'is' if len(missing) == 1 else 'are'} not set"
+    if name is None:
+        raise SettingError(
+            f"WORLD_SIZE is {os.environ['WORLD_SIZE']}, and {unset}: start the processes with torchrun or accelerate "
+            "launch, which set all of them; or unset WORLD_SIZE to train in one."
+        )
+    # said by all of them: mpirun ends the others as soon as one has ended
+    raise SettingError(
+        f"{name} has started {os.environ[names.count]} processes ({names.count}), which do not know where they meet: "
+        f"{unset}. {HOW_TO_MEET[name]}, or start one torchrun on each machine. For as many runs that have nothing to "
+        "do with each other, each in a folder of its own, set WORLD_SIZE=1."
+    )
 
 
 def meeting() -> Any:
@@ -123,10 +185,13 @@ def turns(place: str) -> tuple[Callable[[], None], Callable[[], None]]:
 
 
 def launcher() -> str | None:
-    """What all starts of a run by one launcher have in common, and no other run; None without one that starts again."""
+    """What all starts of a run by one launcher have in common, and no other run: torchrun's name of it, or the number
+    of a job that SLURM queues again. None without one that starts again."""
     name = os.environ.get("TORCHELASTIC_RUN_ID")
-    if name in (None, "none"):  # the default of torchrun
-        return f"{platform.node()}:{os.getppid()}" if name else None
+    if name == "none":  # the default of torchrun
+        return f"{platform.node()}:{os.getppid()}"
+    if name is None and os.environ.get("ENVIRONMENT") == "BATCH" and "SLURM_JOB_ID" in os.environ:
+        return f"slurm:{os.environ.get('SLURM_CLUSTER_NAME', '')}:{os.environ['SLURM_JOB_ID']}"
     return name
 
 

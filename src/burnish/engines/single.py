@@ -13,7 +13,7 @@ import torch
 from torch import nn
 
 from burnish.core.errors import SettingError, UserError
-from burnish.core.processes import Alone, launch
+from burnish.core.processes import Alone, gpu_index, launch
 from burnish.core.protocols import Processes
 from burnish.core.zero_parts import lies_in_parts
 
@@ -291,13 +291,14 @@ def device_for(use_cpu: bool) -> torch.device:
     if not use_cpu and torch.cuda.is_available():
         if here.count == 1:
             return torch.device("cuda", torch.cuda.current_device())
-        if here.local_index >= torch.cuda.device_count():
+        index = gpu_index()
+        if index >= torch.cuda.device_count():
             raise SettingError(
                 f"This is process {here.local_index} of its machine (LOCAL_RANK, from 0), which shows "
                 f"{torch.cuda.device_count()} GPUs. Start one process for each GPU, or set use_cpu=True."
             )
-        torch.cuda.set_device(here.local_index)
-        return torch.device("cuda", here.local_index)
+        torch.cuda.set_device(index)
+        return torch.device("cuda", index)
     if not use_cpu and torch.backends.mps.is_available():
         if here.count > 1:
             raise SettingError("Several processes cannot share Apple's MPS: start one process, or set use_cpu=True.")
