@@ -76,7 +76,7 @@ def test_an_evaluation_or_prediction_that_is_only_announced_is_shown(capsys: pyt
 
 
 def test_other_processes_are_silent(capsys: pytest.CaptureFixture[str]) -> None:
-    whole_run(begun(is_local_process_zero=False))
+    whole_run(begun(is_world_process_zero=False))
     assert capsys.readouterr() == ("", "")
 
 

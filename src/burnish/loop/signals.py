@@ -8,6 +8,8 @@ import threading
 from types import FrameType, TracebackType
 from typing import NoReturn
 
+from burnish.core.processes import launch
+
 _SIGNALS = tuple(
     getattr(signal, name)
     for name in ("SIGINT", "SIGTERM", "SIGUSR1")
@@ -30,9 +32,10 @@ class StopRequests:
         self._interrupts = 0
         self._previous: dict[int, object] = {}
         self._process = os.getpid()
+        self._is_first = True
 
     def __enter__(self) -> StopRequests:
-        self._process = os.getpid()
+        self._process, self._is_first = os.getpid(), launch().index == 0
         if threading.current_thread() is threading.main_thread():
             for number in _SIGNALS:
                 previous = signal.getsignal(number)
@@ -67,9 +70,11 @@ class StopRequests:
             self._interrupts += 1
             if self._interrupts > 1:
                 raise KeyboardInterrupt
+        is_news = self.requested is None or number == signal.SIGINT
         if self.requested is None:
             self.requested = number
-        _tell(number)
+        if is_news and self._is_first:  # a batch system sends it to all processes, and a launcher hands it on again
+            _tell(number)
 
 
 def signal_of(end: SystemExit) -> signal.Signals | None:

@@ -46,7 +46,7 @@ class ConsoleCallback(TrainerCallback):
         self._display: LiveDisplay | None = None
 
     def on_train_begin(self, args: Any, state: TrainerState, control: Any, **kwargs: Any) -> None:
-        if not state.is_local_process_zero:
+        if not state.is_world_process_zero:
             return
         if live_wanted(args):
             self._open().training(state.global_step, state.max_steps)
@@ -66,7 +66,7 @@ class ConsoleCallback(TrainerCallback):
             self._show(state)
 
     def on_prediction_step(self, args: Any, state: TrainerState, control: Any, **kwargs: Any) -> None:
-        if not state.is_local_process_zero:
+        if not state.is_world_process_zero:
             return
         if self._pace is not None:
             self._pace.interruption_ended()
@@ -76,7 +76,7 @@ class ConsoleCallback(TrainerCallback):
             self._open().evaluation(_length(kwargs.get("eval_dataloader")))
 
     def on_log(self, args: Any, state: TrainerState, control: Any, **kwargs: Any) -> None:
-        if not state.is_local_process_zero:
+        if not state.is_world_process_zero:
             return
         logs = kwargs["logs"]
         self._announced.logged(state.global_step, logs)
@@ -92,11 +92,11 @@ class ConsoleCallback(TrainerCallback):
         self._write(GAP.join(part for part in (place(state), numbers, self._pace_since_last_line(state)) if part))
 
     def on_generate_begin(self, args: Any, state: TrainerState, control: Any, **kwargs: Any) -> None:
-        if state.is_local_process_zero:
+        if state.is_world_process_zero:
             self._write(how_many(kwargs["num_texts"], kwargs["num_rows"]))
 
     def on_generate(self, args: Any, state: TrainerState, control: Any, **kwargs: Any) -> None:
-        if state.is_local_process_zero:
+        if state.is_world_process_zero:
             for line in text_lines(kwargs["texts"], kwargs["path"]):
                 self._write(line)
 
@@ -156,7 +156,7 @@ class ConsoleCallback(TrainerCallback):
         return pace_numbers(rates, memory_in_use(), self._pace.remaining(state), self._peak)
 
     def _pass_ended(self, state: TrainerState, metrics: Mapping[str, Any] | None) -> None:
-        if not state.is_local_process_zero:
+        if not state.is_world_process_zero:
             return
         if self._pace is not None:
             self._pace.interruption_ended()

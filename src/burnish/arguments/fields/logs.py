@@ -26,7 +26,11 @@ class LogFields:
         metadata=about("Has no effect: a loss that is not finite is never hidden. See `nonfinite_policy`."),
     )
     log_on_each_node: bool = field(
-        default=True, metadata=about("Log on the first process of each machine, not of the first one only.")
+        default=True,
+        metadata=about(
+            "`log_level` holds for the first process of each machine, not of the first one only. Lines about steps come "
+            "from the first process of the run."
+        ),
     )
     log_level: str = field(
         default="passive", metadata=about("Level of messages on the process that logs.", choices=LOG_LEVELS)
