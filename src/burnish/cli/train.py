@@ -10,7 +10,7 @@ from typing import Any
 
 from burnish.checkpoint.run_manifest import RunManifest
 from burnish.core.errors import SettingError, UnsavedError
-from burnish.core.processes import launch, told_to_all
+from burnish.core.processes import check_meeting_place, launch, scheduler, told_to_all
 from burnish.core.secrets import hidden_in_words
 
 from . import generated_texts, going_on, results, run_folder
@@ -75,7 +75,9 @@ def starts_processes(settings: Settings) -> bool:
     asked, there = settings.run["num_processes"], launch()
     if settings.run["max_restarts"] and asked is None:
         raise SettingError("--max_restarts needs --num_processes. torchrun has a --max-restarts of its own.")
-    if asked is not None and "WORLD_SIZE" in os.environ and asked != there.count:
+    if scheduler() is not None:
+        check_meeting_place()
+    if asked is not None and (scheduler() or "WORLD_SIZE" in os.environ) and asked != there.count:
         raise SettingError(
             f"--num_processes {asked}, and the launcher has started {there.count}: leave one of them out."
         )
