@@ -9,7 +9,7 @@ import pytest
 import tiny
 import torch
 from distributed.forked import in_processes, values
-from distributed.test_invariance import KINDS, WAYS, told_by, two_passes
+from distributed.grid import KINDS, WAYS, told_by, two_passes
 from torch.distributed.tensor import DTensor
 from trainer import runs
 
@@ -49,12 +49,17 @@ def compare(found: dict[str, Any], alone: dict[str, Any], tolerance: float = 2e-
     assert runs.difference(found["weights"], alone["weights"]) < tolerance
 
 
-@pytest.mark.parametrize("kind", KINDS)
-def test_two_processes_take_the_steps_of_one(kind: str, tmp_path: Path) -> None:
+ON_FOUR = ("causal lm", "random masks")
+
+
+@pytest.mark.parametrize(("count", "kind"), [*((2, kind) for kind in KINDS), *((4, kind) for kind in ON_FOUR)])
+def test_several_processes_take_the_steps_of_one(count: int, kind: str, tmp_path: Path) -> None:
+    """Each weight in as many parts as there are processes; on four of them, one has no row in the last step."""
     alone = grid(tmp_path / "alone", 1, kind, WAYS)
-    for found in values(in_processes(2, tmp_path, grid, tmp_path / "together", 2, kind, WAYS, fsdp=True)):
+    for found in values(in_processes(count, tmp_path, grid, tmp_path / "together", count, kind, WAYS, fsdp=True)):
         for way, run in found.items():
             assert run["engine"] == "FSDPEngine" and run["divided"], way
+            assert run["meshes"] == {(count,)}, way
             compare(run, alone[way])
         assert "DTensor" in found["clipped AdamW"]["moments"]
 

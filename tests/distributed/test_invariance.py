@@ -11,67 +11,12 @@ import tiny
 import torch
 import transformers
 from distributed.forked import in_processes, values
+from distributed.grid import KINDS, WAYS, told_by, two_passes
 from trainer import runs
 
 import burnish
 
-ROWS = 27  # three steps of 8 a pass, and one of 3: fewer rows than four processes
-STEP = 8
 TOLERANCE = 1e-6
-
-KINDS: dict[str, tuple[Any, Any]] = {
-    "classification": (lambda: tiny.bert("SequenceClassification"), tiny.class_rows),
-    "token classification": (lambda: tiny.bert("TokenClassification", num_labels=3), tiny.tag_rows),
-    "causal lm": (tiny.llama, tiny.language_rows),
-    "seq2seq": (tiny.t5, tiny.pair_rows),
-    "random masks": (lambda: tiny.bert("MaskedLM"), tiny.text_rows),
-}
-WAYS: dict[str, dict[str, Any]] = {
-    "plain": {},
-    "accumulation": {"gradient_accumulation_steps": 2},
-    "few tokens": {"token_budget": 40},
-    "clipped AdamW": {"max_grad_norm": 0.05, "optim": "adamw_torch", "adam_epsilon": 1e-5, "learning_rate": 1e-3},
-}
-
-
-def collator() -> Any:
-    return transformers.DataCollatorForTokenClassification(tiny.tokenizer())
-
-
-def collator_for(kind: str) -> Any:
-    if kind == "classification":
-        return runs.collator()
-    if kind == "random masks":
-        return transformers.DataCollatorForLanguageModeling(tiny.tokenizer(), mlm_probability=0.3)
-    return transformers.DataCollatorForSeq2Seq(tiny.tokenizer()) if kind == "seq2seq" else collator()
-
-
-def two_passes(folder: Path, count: int, kind: str, way: dict[str, Any], model: Any = None) -> burnish.Trainer:
-    """A run that has ended."""
-    build, rows = KINDS[kind]
-    settings = {
-        "num_train_epochs": 2,
-        "per_device_train_batch_size": STEP // (count * way.get("gradient_accumulation_steps", 1)),
-        "learning_rate": 0.05,
-        "optim": "sgd",
-        "max_grad_norm": 0.0,
-        **way,
-    }
-    args, model = runs.arguments(folder, **settings), model or build()
-    run = burnish.Trainer(model=model, args=args, train_dataset=rows(ROWS), data_collator=collator_for(kind))
-    run.train()
-    return run
-
-
-def told_by(run: Any) -> dict[str, Any]:
-    """What a run logged and counted."""
-    state = run.state
-    return {
-        "loss": runs.logged(run, "loss"),
-        "grad_norm": runs.logged(run, "grad_norm"),
-        "counts": (state.global_step, state.num_examples_seen, state.num_input_tokens_seen),
-        "engine": type(run.engine).__name__,
-    }
 
 
 def trained(folder: Path, count: int, kind: str, way: str) -> dict[str, Any]:
