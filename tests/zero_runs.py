@@ -11,6 +11,7 @@ from distributed.test_checkpoints import Stop
 from trainer import runs
 
 import burnish
+from burnish.core.zero_parts import lies_in_parts
 
 ROWS = 27
 """Three steps of 8 rows, and one of 3."""
@@ -81,7 +82,7 @@ def trained(
         "loss": runs.logged(run, "loss"),
         "grad_norm": runs.logged(run, "grad_norm"),
         "learning_rate": runs.logged(run, "learning_rate"),
-        "weights": run.engine.whole_weights() if run.engine.divides else runs.weights(run.model),
+        "weights": run.engine.whole_weights() if lies_in_parts(run.model) else runs.weights(run.model),
         "eval_loss": run.evaluate()["eval_loss"],
         "engine": type(run.engine).__name__,
         "step": run.state.global_step,

@@ -71,3 +71,24 @@ def test_a_resumed_run_ends_with_the_same_bits(
     assert found["loss"] == straight["loss"]
     assert runs.difference(found["weights"], straight["weights"]) == 0.0
     assert {weight.dtype for weight in found["weights"].values()} == {torch.float32}
+
+
+OTHERWISE = {
+    "from DDP": (2, None, {}, 2, stage(3), {}),
+    "from ZeRO 2 in bf16": (2, stage(2), {"bf16": True}, 2, stage(3), {"bf16": True}),
+    "to one process": (2, stage(3), {}, 1, None, {}),
+}
+
+
+@pytest.mark.parametrize("way", OTHERWISE)
+def test_going_on_otherwise(way: str, sources: dict[str, Path], tmp_path: Path) -> None:
+    count, config, changes, then, other, more = OTHERWISE[way]
+    from_source = {"source": sources["tags"]}
+    straight = values(in_processes(count, tmp_path, trained, tmp_path / "straight", count, config, **changes,
+                                   **from_source))[0]  # fmt: skip
+    run = tmp_path / "run"
+    values(in_processes(count, tmp_path, trained, run, count, config, stop=2, **changes, **from_source))
+    found = values(in_processes(then, tmp_path, trained, run, then, other, resume=True, **more, **from_source))[0]
+    assert found["step"] == 4
+    assert found["loss"] == pytest.approx(straight["loss"], rel=1e-2 if changes else 2e-5)
+    assert runs.difference(found["weights"], straight["weights"]) < (1e-4 if changes else 1e-6)

@@ -59,9 +59,11 @@ def whole(parameter: Any) -> torch.Tensor:
 @torch.no_grad()
 def fill(parameter: Any, value: torch.Tensor) -> None:
     """Gives a parameter the numbers of a whole tensor, the same on all processes, which take part; or of a parameter
-    that lies in parts like it."""
+    that lies in parts like it. The type of the numbers is the more precise one of both."""
     if is_part(value):
         value = whole(value)
+    if value.is_floating_point() and value.element_size() > parameter.element_size():
+        become(parameter, value.dtype)
     with without_new_names():
         parameter.all_gather()
     parameter.data.copy_(value)
@@ -80,8 +82,8 @@ def put_away(model: nn.Module) -> None:
 @torch.no_grad()
 def become(parameter: Any, dtype: torch.dtype, value: torch.Tensor | None = None) -> None:
     """Gives a parameter another type of numbers, and the numbers of `value` (whole) where it is given."""
-    if parameter.ds_tensor.dtype != dtype:
-        piece = parameter.ds_tensor
+    piece = parameter.ds_tensor
+    if piece.dtype != dtype and piece.numel() > 0:  # nothing is here of what lies on a disk
         renewed = piece.to(dtype)
         for name, known in vars(piece).items():
             setattr(renewed, name, known)

@@ -25,6 +25,7 @@ from . import deepspeed_universal as universal
 from .deepspeed_ops import check_builds, operators, require_package
 from .deepspeed_universal import TAG
 from .deepspeed_weights import Untouched, named_wholes
+from .mapped import MappedTensors
 from .precision import Precision
 from .shell import Computation, Shell, nothing
 from .single import SingleEngine
@@ -150,13 +151,11 @@ class DeepSpeedEngine(SingleEngine):
         return config
 
     def _announce_output_layer(self, model: nn.Module) -> None:
-        """Losses at targets only use the weight of the output layer outside of that layer: ZeRO-3 is to have it there
-        for the whole forward and backward pass."""
+        """Losses at targets only use the weights of the output layer, and of what is computed right before it, outside
+        of these layers: ZeRO-3 is to have them there for the whole forward and backward pass."""
         import deepspeed
 
-        find = getattr(model, "get_output_embeddings", None)
-        layer = find() if callable(find) else None
-        for parameter in () if layer is None else layer.parameters():
+        for parameter in _head_of(model).parameters():
             deepspeed.zero.register_external_parameter(self._ds.module, parameter)
 
     def _refuse_another_engine(self) -> None:
@@ -370,12 +369,23 @@ class DeepSpeedEngine(SingleEngine):
         state = model.state_dict(keep_vars=True)
         names = {id(value): name for name, value in model.named_parameters()}
         found: dict[str, torch.Tensor] = {}
+        failure: OSError | None = None
         trains = self._ds is not None and self.optimizer is not None
         in_full = trains and not configuration.keeps_16_bits(self.config)
         is_first = self.process_index == 0
+        kept: MappedTensors | None = None  # a model in parts may be too large for the memory of the first process
         for name, value in named_wholes(model, in_full):
-            if is_first:
-                found[name] = value.to("cpu", copy=True)
+            if not is_first or failure is not None:
+                continue  # the others gather on
+            try:
+                kept = MappedTensors(Path(self.args.output_dir)) if self.divides and kept is None else kept
+                found[name] = value.to("cpu", copy=True) if kept is None else kept.copy(value)
+            except OSError as error:
+                failure = error
+        if failure is not None:
+            raise CheckpointError(
+                f"The weights could not be gathered on the disk of {self.args.output_dir}: {failure}"
+            ) from failure
         for name, value in state.items():
             if is_first and name not in found:
                 shared = names.get(id(value), name)
@@ -422,6 +432,11 @@ class DeepSpeedEngine(SingleEngine):
 
         self.processes.from_first(convert)
         self._resumed = scratch / "universal"
+        if self.divides:
+            assert self.model is not None
+            for name, value in named_wholes(self.model, in_full=False):
+                if self.process_index == 0:
+                    universal.write_weight(self._resumed, name, value)
 
     def restore_state(self) -> None:
         folder = self._resumed
@@ -454,6 +469,20 @@ class DeepSpeedEngine(SingleEngine):
 
 def _words(topology: Mapping[str, Any]) -> str:
     return ", ".join(f"{name} {value}" for name, value in topology.items())
+
+
+def _head_of(model: nn.Module) -> nn.Module:
+    """The part of a language model that makes logits of hidden states; without any parameter where there is none."""
+    find = getattr(model, "get_output_embeddings", None)
+    layer = find() if callable(find) else None
+    holders = [
+        part
+        for module in model.modules()
+        if layer is not None and callable(find := getattr(module, "get_output_embeddings", None)) and find() is layer
+        for part in module.children()
+        if any(inner is layer for inner in part.modules())
+    ]
+    return holders[-1] if holders else nn.Identity()  # the innermost model, without wrappers of adapters
 
 
 def _group_of(group: Mapping[str, Any]) -> dict[str, Any]:

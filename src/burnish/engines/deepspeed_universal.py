@@ -18,6 +18,7 @@ from typing import Any
 import torch
 
 from burnish.core.errors import CheckpointError
+from burnish.core.zero_parts import is_part, num_elements, shape_of
 
 TAG = "state"
 """Name of the folder that DeepSpeed writes into."""
@@ -28,6 +29,7 @@ MOMENTS = ("exp_avg", "exp_avg_sq")
 PREFIX = "module."
 """Before each name, since DeepSpeed sees the model in a shell."""
 ZERO = "zero"
+WEIGHT = "fp32.pt"
 
 
 def write_topology(folder: Path, topology: Mapping[str, Any]) -> None:
@@ -73,7 +75,8 @@ def whole_state(
 def write_universal(
     folder: Path, whole: Mapping[str, Any], model: torch.nn.Module, optimizer: torch.optim.Optimizer
 ) -> None:
-    """An undivided optimizer's state, and the model's weights, in the universal form.
+    """An undivided optimizer's state, and the model's weights (see `write_weight` for those in parts), in the universal
+    form.
 
     Raises:
         CheckpointError: the optimizer is none of the Adam family.
@@ -93,10 +96,11 @@ def write_universal(
         step = max(step, float(entry.get("step", 0)))
         place = folder / ZERO / f"{PREFIX}{names[id(weight)]}"
         place.mkdir(parents=True)
-        moments = {name: entry.get(name, torch.zeros_like(weight, dtype=torch.float32)) for name in MOMENTS}
-        for name, value in {"fp32": weight, **moments}.items():
-            full = value.detach().to("cpu", torch.float32).clone()
-            torch.save({"param": full.view(weight.shape), "cat_dim": 0}, place / f"{name}.pt")
+        for moment in MOMENTS:
+            value = entry.get(moment, torch.zeros(shape_of(weight)))
+            _write(place / f"{moment}.pt", value.view(shape_of(weight)))
+        if not is_part(weight):
+            _write(place / WEIGHT, weight)
     for weight in weights:
         torch.save(torch.tensor(step), folder / ZERO / f"{PREFIX}{names[id(weight)]}" / "step.pt")
     groups = [{k: v for k, v in group.items() if k != "params"} for group in optimizer.param_groups]
@@ -107,6 +111,17 @@ def write_universal(
     )
 
 
+def write_weight(folder: Path, name: str, value: torch.Tensor) -> None:
+    """A whole weight, beside its state that `write_universal` has written there."""
+    place = folder / ZERO / f"{PREFIX}{name}"
+    if place.is_dir():  # others are not trained
+        _write(place / WEIGHT, value)
+
+
+def _write(path: Path, value: torch.Tensor) -> None:
+    torch.save({"param": value.detach().to("cpu", torch.float32).clone(), "cat_dim": 0}, path)
+
+
 def _of_weight(place: Path, weight: torch.Tensor) -> dict[str, torch.Tensor]:
     found = {}
     for name in (*MOMENTS, "step"):
@@ -114,12 +129,12 @@ def _of_weight(place: Path, weight: torch.Tensor) -> dict[str, torch.Tensor]:
         if path.is_file():
             value = torch.load(path, map_location="cpu", weights_only=True)
             value = value["param"] if isinstance(value, dict) else value
-            if name != "step" and value.numel() != weight.numel():
+            if name != "step" and value.numel() != num_elements(weight):
                 raise CheckpointError(
                     f"The state of {place.name.removeprefix(PREFIX)} has {value.numel()} numbers, and the weight "
-                    f"{weight.numel()}: it is a checkpoint of another model."
+                    f"{num_elements(weight)}: it is a checkpoint of another model."
                 )
-            found[name] = value if name == "step" else value.view(weight.shape)
+            found[name] = value if name == "step" else value.view(shape_of(weight))
     return found
 
 
