@@ -1,4 +1,4 @@
-"""ZeRO on two processes takes the steps that one process takes: loss, gradient norm, weights, evaluation."""
+"""ZeRO on several processes takes the steps that one process takes: loss, gradient norm, weights, evaluation."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 import torch
 import transformers
+from distributed import grid
 from distributed.forked import in_processes, values
 from trainer import runs
 from zero_runs import CPU, KINDS, stage, trained
@@ -34,7 +35,7 @@ FULL: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
 }
 
 
-def grid(folder: Path, count: int, kind: str, names: list[str]) -> dict[str, Any]:
+def with_all(folder: Path, count: int, kind: str, names: list[str]) -> dict[str, Any]:
     return {name: trained(folder, count, FULL[name][0], kind, **FULL[name][1]) for name in names}
 
 
@@ -42,7 +43,7 @@ def grid(folder: Path, count: int, kind: str, names: list[str]) -> dict[str, Any
 def test_two_processes_take_the_steps_of_one(kind: str, tmp_path: Path) -> None:
     names = list(FULL) if kind == "tags" else ["ZeRO 2", "ZeRO 3"]
     alone = trained(tmp_path / "alone", 1, None, kind)
-    both = values(in_processes(2, tmp_path, grid, tmp_path / "together", 2, kind, names))
+    both = values(in_processes(2, tmp_path, with_all, tmp_path / "together", 2, kind, names))
     for name in names:
         one, other = (found[name] for found in both)
         assert one["engine"] == "DeepSpeedEngine", name
@@ -54,6 +55,18 @@ def test_two_processes_take_the_steps_of_one(kind: str, tmp_path: Path) -> None:
         assert runs.difference(one["weights"], other["weights"]) == 0.0, name
         assert one["traces"] == [], "the model is a plain one again"
     assert sum(alone["loss"].values()) != alone["loss"][1] * 4, "the rows differ"
+
+
+@pytest.mark.parametrize("number", [1, 2, 3])
+def test_four_processes_take_the_steps_of_one(number: int, tmp_path: Path) -> None:
+    """Language models and random masks, one process without a row in the last step, each evaluated row once."""
+    models = ["causal lm", "random masks"]
+    ways = {"accumulation": grid.WAYS["accumulation"], grid.ADAMW: {**grid.WAYS[grid.ADAMW], "token_budget": 40}}
+    alone = grid.cell(tmp_path / "alone", 1, models, grid.WAYS, {})
+    ended = in_processes(4, tmp_path, grid.cell, tmp_path / "together", 4, models, ways, grid.zero(number))
+    for found in values(ended):
+        assert {run["engine"] for run in found.values()} == {"DeepSpeedEngine"}
+        assert grid.Differences.of(found, alone).are_rounding()
 
 
 def in_fp16(folder: Path, count: int) -> list[dict[str, Any]]:
