@@ -85,7 +85,13 @@ def collator_for(kind: str) -> Any:
 
 
 def two_passes(
-    folder: Path, count: int, kind: str, way: dict[str, Any], model: Any = None, **parts: Any
+    folder: Path,
+    count: int,
+    kind: str,
+    way: dict[str, Any],
+    model: Any = None,
+    resume: Path | None = None,
+    **parts: Any,
 ) -> burnish.Trainer:
     """A run that has ended."""
     build, rows = KINDS[kind]
@@ -100,7 +106,7 @@ def two_passes(
     args, model = runs.arguments(folder, **settings), model or build()
     parts = {"train_dataset": rows(ROWS), "data_collator": collator_for(kind), **parts}
     run = burnish.Trainer(model=model, args=args, **parts)
-    run.train()
+    run.train(resume_from_checkpoint=None if resume is None else str(resume))
     return run
 
 

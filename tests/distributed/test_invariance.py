@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,8 @@ import tiny
 import torch
 import transformers
 from distributed.forked import in_processes, values
-from distributed.grid import KINDS, WAYS, told_by, two_passes
+from distributed.grid import KINDS, ROWS, WAYS, told_by, two_passes
+from torch.utils.data import IterableDataset
 from trainer import runs
 
 import burnish
@@ -58,6 +60,43 @@ def test_dropout_is_repeated(tmp_path: Path) -> None:
     once = values(in_processes(2, tmp_path, with_dropout, tmp_path / "once"))
     again = values(in_processes(2, tmp_path, with_dropout, tmp_path / "again"))
     assert runs.difference(once[0], again[0]) == runs.difference(once[0], once[1]) == 0.0
+
+
+class Stream(IterableDataset[Any]):
+    """Rows without numbers."""
+
+    def __iter__(self) -> Iterator[Any]:
+        return iter(tiny.text_rows(ROWS))
+
+
+def of_stream(folder: Path, count: int) -> dict[str, Any]:
+    run = two_passes(folder, count, "random masks", {"max_steps": 8}, train_dataset=Stream())
+    return {**told_by(run), "weights": runs.weights(run.model)}
+
+
+def test_random_masks_of_a_stream(tmp_path: Path) -> None:
+    alone = of_stream(tmp_path / "alone", 1)
+    for found in values(in_processes(2, tmp_path, of_stream, tmp_path / "together", 2)):
+        assert found["counts"] == alone["counts"]
+        assert found["loss"] == pytest.approx(alone["loss"], rel=2e-5)
+        assert runs.difference(found["weights"], alone["weights"]) < TOLERANCE
+
+
+def gone_on(folder: Path, count: int, resume: Path | None = None) -> dict[str, Any]:
+    """The first pass of random masks and its checkpoint, or the second one."""
+    way = {"num_train_epochs": 2 if resume else 1, "save_strategy": "epoch", "lr_scheduler_type": "constant"}
+    run = two_passes(folder, count, "random masks", way, resume=resume)
+    return {**told_by(run), "weights": runs.weights(run.model)}
+
+
+def test_random_masks_after_a_resume_on_another_number_of_processes(tmp_path: Path) -> None:
+    straight = two_passes(tmp_path / "straight", 1, "random masks", {"lr_scheduler_type": "constant"})
+    for before, after in ((1, 2), (2, 1)):
+        folder = tmp_path / f"from {before}"
+        values(in_processes(before, tmp_path, gone_on, folder, before))
+        for found in values(in_processes(after, tmp_path, gone_on, tmp_path / "on", after, folder / "checkpoint-4")):
+            assert found["loss"] == pytest.approx(told_by(straight)["loss"], rel=2e-5)
+            assert runs.difference(found["weights"], runs.weights(straight.model)) < TOLERANCE
 
 
 class OwnCollator(burnish.DataCollatorForLanguageModeling):
