@@ -1,4 +1,4 @@
-"""Tensors on a disk that are read as if they were in memory: what is gathered to be written may be too large for that."""
+"""Tensors on a disk that are read as if they were in memory, for what is gathered to be written and too large for it."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class MappedTensors:
 
     def __init__(self, folder: Path) -> None:
         folder.mkdir(parents=True, exist_ok=True)
-        self._file = tempfile.TemporaryFile(dir=folder)
+        self._file = tempfile.TemporaryFile(dir=folder)  # noqa: SIM115 (open as long as a tensor is)
 
     def copy(self, value: torch.Tensor) -> torch.Tensor:
         """A copy on the CPU."""
@@ -34,7 +34,7 @@ class MappedTensors:
             return content.clone()
         begin = -(-self._file.seek(0, 2) // ALIGNED) * ALIGNED
         self._file.seek(begin)
-        self._file.write(memoryview(content.reshape(-1).view(torch.uint8).numpy()))
+        self._file.write(content.reshape(-1).view(torch.uint8).numpy().data)
         self._file.flush()
         size = content.numel() * content.element_size()
         mapped = np.memmap(self._file, dtype=np.uint8, mode="r+", offset=begin, shape=(size,))
