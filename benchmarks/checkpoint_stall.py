@@ -85,7 +85,8 @@ def main(options: argparse.Namespace, folder: Path) -> None:
     measure.report(options, losses, **meter.figures(), cpu_seconds_per_step=per_step, **watch.figures())
 
 
-options = measure.parse(__doc__, steps=26, logging_steps=1)
-options.steps = max(options.steps, SAVE_STEPS + 1)
-with tempfile.TemporaryDirectory(prefix="bench-") as name:
-    main(options, Path(name))
+if __name__ == "__main__":
+    options = measure.parse(__doc__, steps=26, logging_steps=1)
+    options.steps = max(options.steps, SAVE_STEPS + 1)
+    with tempfile.TemporaryDirectory(prefix="bench-") as name:
+        main(options, Path(name))

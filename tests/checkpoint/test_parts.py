@@ -24,7 +24,8 @@ class Tied(nn.Module):
 @pytest.fixture
 def saved(tmp_path: Path) -> tuple[Path, Tied]:
     model = Tied()
-    parts.save(tmp_path, model, None, weights=True, is_first=True)
+    parts.make_place(tmp_path)
+    parts.write(parts.part_of(model, None, weights=True, index=0), tmp_path, 0, 1)
     return tmp_path, model
 
 

@@ -7,6 +7,7 @@ import tempfile
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
+from types import NoneType
 from typing import Any
 
 import torch
@@ -95,6 +96,8 @@ def can_be_held(snapshot: Snapshot) -> bool:
     model = tensors.unwrapped(snapshot.model)
     if snapshot.write_model is not None or getattr(model, "hf_quantizer", None) is not None:
         return False
+    if snapshot.model_written:
+        return True
     if {"cpu", "disk"} & {str(place) for place in (getattr(model, "hf_device_map", None) or {}).values()}:
         return False
     return not pretrained.is_pretrained(model) or pretrained.saves_as_usual(model)
@@ -107,7 +110,7 @@ def is_worth_it(snapshot: Snapshot) -> bool:
 
 def held(snapshot: Snapshot, memory: HostMemory) -> Snapshot:
     """A snapshot that can be written while model, optimizer and progress change. Takes as much memory as the checkpoint
-    takes on the disk.
+    takes on the disk; weights and states that are copies already are not copied again.
 
     What writes itself by code that is not made for a second thread (adapters, tokenizers) is written here and now, into
     memory; both are small.
@@ -115,16 +118,19 @@ def held(snapshot: Snapshot, memory: HostMemory) -> Snapshot:
     model = tensors.unwrapped(snapshot.model)
     content: dict[str, Any] = {}
     changes: dict[str, Any] = {}
-    if adapters.names(model):
+    if snapshot.model_written:
+        pass  # nothing is left to write of it
+    elif adapters.names(model):
         changes["write_model"] = HeldFiles(lambda folder: _write_adapters(snapshot, folder)).save_pretrained
     else:
-        content["weights"] = tensors.tensors_of(model)
+        if snapshot.weights is None:
+            content["weights"] = tensors.tensors_of(model)
         if pretrained.is_pretrained(model):
             model = pretrained.beside(model)
         tokenizer = HeldFiles(lambda folder: store.save_processing_class(snapshot.processing_class, folder))
         changes["processing_class"] = tokenizer
     parts = ("optimizer", "scheduler", "scaler") if not snapshot.only_model else ()
-    named = {name: part for name in parts if (part := getattr(snapshot, name)) is not None}
+    named = {name: part for name in parts if not isinstance(part := getattr(snapshot, name), (HeldState, NoneType))}
     content |= {name: part.state_dict() for name, part in named.items()}
     content = memory.copied(content)
     changes |= {name: HeldState(type(part).__name__, content[name]) for name, part in named.items()}
@@ -132,14 +138,14 @@ def held(snapshot: Snapshot, memory: HostMemory) -> Snapshot:
         snapshot,
         model=model,
         state=_held_progress(snapshot.state),
-        weights=content.get("weights"),
+        weights=content.get("weights", snapshot.weights),
         random_states=store.random_states(store.world_size(snapshot)),
         **changes,
     )
 
 
 def _write_adapters(snapshot: Snapshot, folder: Path) -> None:
-    weights.save_weights(snapshot.model, folder)
+    weights.save_weights(snapshot.model, folder, state=snapshot.weights)
     store.save_processing_class(snapshot.processing_class, folder)
 
 

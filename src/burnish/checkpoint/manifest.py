@@ -6,6 +6,7 @@ import functools
 import hashlib
 import json
 import platform
+from collections.abc import Mapping
 from datetime import datetime, timezone
 from importlib import metadata
 from pathlib import Path
@@ -19,11 +20,22 @@ PACKAGES = (
 )
 
 
-def seal(folder: Path, *, step: int, run_id: str, world_size: int, only_model: bool) -> None:
+File = dict[str, Any]
+"""What a manifest says of a file: ``{"bytes": size, "sha256": checksum}``."""
+
+
+def seal(
+    folder: Path, *, step: int, run_id: str, world_size: int, only_model: bool, known: Mapping[str, File] | None = None
+) -> None:
     """Lists every file of `folder` with its size (bytes) and sha256, and writes the list there.
 
     The manifest carries a checksum of itself, so that a changed manifest is noticed as well.
+
+    Args:
+        known: what other processes have found of the files that they wrote, by name; those are not read again.
     """
+    known = known or {}
+    names = sorted({path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file()} | known.keys())
     content: dict[str, Any] = {
         "format_version": layout.FORMAT_VERSION,
         "step": step,
@@ -32,16 +44,17 @@ def seal(folder: Path, *, step: int, run_id: str, world_size: int, only_model: b
         "only_model": only_model,
         "written": datetime.now(timezone.utc).isoformat(timespec="seconds"),
         "versions": versions(),
-        "files": {
-            path.relative_to(folder).as_posix(): {"bytes": path.stat().st_size, "sha256": files.sha256(path)}
-            for path in sorted(folder.rglob("*"))
-            if path.is_file()
-        },
+        "files": {name: known.get(name) or describe(folder / name) for name in names},
     }
     path = folder / layout.MANIFEST
     path.write_text(files.as_json({**content, "sha256": _checksum(content)}), encoding="utf-8")
     files.sync(path)
     files.sync(folder)
+
+
+def describe(path: Path) -> File:
+    """Size and checksum of a file, as it is read back."""
+    return {"bytes": path.stat().st_size, "sha256": files.sha256(path)}
 
 
 def read(folder: Path) -> dict[str, Any]:

@@ -8,15 +8,17 @@ tensor. Weights have their names in the model, and so has what an optimizer keep
 from __future__ import annotations
 
 import contextlib
+import json
 import warnings
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import torch
 from torch import nn
 
-from burnish.core.divided import put_away
+from burnish.core.divided import copy_of, is_divided, offsets_of, put_away
 from burnish.core.errors import CheckpointError
 
 from . import files, layout, tensors
@@ -31,27 +33,62 @@ def are_in(checkpoint: Path) -> bool:
     return (checkpoint / layout.PARTS).is_dir()
 
 
-def save(checkpoint: Path, model: nn.Module, optimizer: Any, *, weights: bool, is_first: bool) -> None:
-    """Writes the part of this process; all of them call it, with a folder that all see.
+@dataclass(frozen=True)
+class Part:
+    """What one process writes of a checkpoint."""
+
+    tensors: Tensors
+    """The rows that this process holds, by the name of the whole."""
+    offsets: dict[str, list[int]]
+    """Where these begin in the whole, in each dimension."""
+    rest: str | None
+    """What an optimizer keeps that is no tensor, as JSON, on the process that writes it."""
+
+
+def part_of(model: nn.Module, optimizer: Any, *, weights: bool, index: int) -> Part:
+    """What the process of this number writes. Nothing is said between processes: of a tensor that all have whole the
+    first one writes its own, and of equal parts one process writes each, another one from tensor to tensor.
 
     Args:
         optimizer: None leaves its state out.
         weights: whether weights are written, too.
     """
-    from torch.distributed.checkpoint import HuggingFaceStorageWriter
-    from torch.distributed.checkpoint import save as save_together
-
     put_away(model)
-    folder = checkpoint / layout.PARTS
-    folder.mkdir(parents=True, exist_ok=True)
     content = {f"{MODEL}{name}": value for name, value in _own(model).items()} if weights else {}
+    rest = None
     if optimizer is not None:
-        of_optimizer, rest = _state_by_name(model, optimizer)
+        of_optimizer, others = _state_by_name(model, optimizer)
         content |= of_optimizer
-        if is_first:
-            (folder / GROUPS).write_text(files.as_json(rest), encoding="utf-8")
-    with _quietly():
-        save_together(content, storage_writer=HuggingFaceStorageWriter(path=str(folder), save_distributed=True))
+        rest = files.as_json(others) if index == 0 else None
+    found: Tensors = {}
+    for number, (name, value) in enumerate(content.items()):
+        if _is_written(value, number, index):
+            found[name] = value.to_local() if is_divided(value) else value  # type: ignore[attr-defined]
+    return Part(found, {name: offsets_of(content[name]) for name in found}, rest)
+
+
+def _is_written(value: torch.Tensor, number: int, index: int) -> bool:
+    if not is_divided(value):
+        return index == 0
+    copy, copies = copy_of(value)
+    return number % copies == copy and value.to_local().numel() > 0  # type: ignore[attr-defined]
+
+
+def write(part: Part, checkpoint: Path, index: int, count: int) -> list[str]:
+    """Writes what one of `count` processes holds, where `make_place` has been. Returns the names of its files."""
+    names = [f"{layout.PARTS}/part-{index + 1:05}-of-{count:05}.safetensors"]
+    sharding = {name: {"saved_offsets": offsets} for name, offsets in part.offsets.items()}
+    said = {"DCP_SHARDING_INFO": json.dumps(sharding), "DCP_VERSION": "1.0"}
+    tensors.write(part.tensors, checkpoint / names[0], said)
+    if part.rest is not None:
+        names.append(f"{layout.PARTS}/{GROUPS}")
+        (checkpoint / names[1]).write_text(part.rest, encoding="utf-8")
+    return names
+
+
+def make_place(checkpoint: Path) -> None:
+    """The folder of the parts, which the first process makes for all."""
+    (checkpoint / layout.PARTS).mkdir()
 
 
 def load_weights(model: nn.Module, checkpoint: Path) -> None:

@@ -64,7 +64,9 @@ def saves_as_usual(model: nn.Module) -> bool:
 
 def beside(model: Any) -> Any:
     """The same modules with configs of their own: what a save notes in those is not seen by the live model."""
-    twin = copy.copy(model)
+    kind = class_of(model)
+    twin = kind.__new__(kind)  # a copy of a divided model would be built anew
+    vars(twin).update(vars(model))
     for name in ("config", "generation_config"):
         if name in vars(model):
             setattr(twin, name, copy.deepcopy(getattr(model, name)))

@@ -165,10 +165,10 @@ def _is_at_work(leftover: Path) -> bool:
     if maker is None or _is_ours(leftover):
         return False
     is_alive = process.is_alive(maker)
-    return _changed(leftover) > time.time() - SIGN_OF_LIFE if is_alive is None else is_alive
+    return changed(leftover) > time.time() - SIGN_OF_LIFE if is_alive is None else is_alive
 
 
-def _changed(leftover: Path) -> float:
+def changed(leftover: Path) -> float:
     """When something in it was last written, or it was given its name; seconds since 1970."""
     times = [0.0]
     for path in (leftover, *leftover.rglob("*")):

@@ -55,13 +55,20 @@ class Snapshot:
     """The global generators (see `random_states`); as they are when it is written where they are not given."""
 
 
-def write(output_dir: Path | str, step: int, snapshot: Snapshot, staged: Path | None = None) -> Path:
+def write(
+    output_dir: Path | str,
+    step: int,
+    snapshot: Snapshot,
+    staged: Path | None = None,
+    others: Callable[[], dict[str, manifest.File]] = dict,
+) -> Path:
     """Writes ``checkpoint-<step>`` in `output_dir`, replacing one of that name, and returns its path.
 
     The folder has its name only once every file in it, and a manifest of them, is on the disk.
 
     Args:
         staged: the folder of `stage` with what other processes have written; a new one by default.
+        others: waits for what other processes write into it, and returns what they found of their files.
 
     Raises:
         CheckpointError: it could not be written (no space, no permission, a state that cannot be serialised). Nothing
@@ -73,6 +80,7 @@ def write(output_dir: Path | str, step: int, snapshot: Snapshot, staged: Path | 
         folder = staged or stage(output_dir, step, snapshot)
         try:
             _write_parts(folder, snapshot)
+            known = others()
             files.sync_tree(folder)
             manifest.seal(
                 folder,
@@ -80,6 +88,7 @@ def write(output_dir: Path | str, step: int, snapshot: Snapshot, staged: Path | 
                 run_id=snapshot.run_id,
                 world_size=world_size(snapshot),
                 only_model=snapshot.only_model,
+                known=known,
             )
             staging.publish(folder, target)
         finally:
@@ -102,11 +111,11 @@ def told_as(target: Path) -> Iterator[None]:
     try:
         yield
     except Exception as error:
-        cause = _root(error)
+        cause = cause_of(error)
         raise CheckpointError(f"{target.name} could not be written in {target.parent}: {cause}") from error
 
 
-def _root(error: BaseException) -> BaseException:
+def cause_of(error: BaseException) -> BaseException:
     """The OSError behind an error where there is one: torch reports a full disk as a broken archive."""
     behind: BaseException | None = error
     while behind is not None and not isinstance(behind, OSError):
@@ -201,10 +210,12 @@ def bytes_needed(snapshot: Snapshot) -> int:
 
 
 def bytes_of(snapshot: Snapshot) -> int:
-    """Bytes of the tensors of a checkpoint."""
-    found = bytes_of_model(snapshot.model) if snapshot.weights is None else _bytes_of(snapshot.weights)
+    """Bytes of the tensors of a checkpoint, without those that lie in its folder already."""
+    found = 0
+    if not snapshot.model_written:
+        found = bytes_of_model(snapshot.model) if snapshot.weights is None else bytes_in(snapshot.weights)
     if not snapshot.only_model and snapshot.optimizer is not None:
-        found += _bytes_of(snapshot.optimizer.state_dict())
+        found += bytes_in(snapshot.optimizer.state_dict())
     return found
 
 
@@ -212,14 +223,14 @@ def bytes_of_model(model: nn.Module) -> int:
     """Bytes of what is written of a model: its adapters where it has any, else all."""
     model = tensors.unwrapped(model)
     if adapters.names(model):
-        return _bytes_of([weight for weight in model.parameters() if weight.requires_grad])
-    return _bytes_of(list(model.parameters()) + list(model.buffers()))
+        return bytes_in([weight for weight in model.parameters() if weight.requires_grad])
+    return bytes_in(list(model.parameters()) + list(model.buffers()))
 
 
-def _bytes_of(content: Any) -> int:
+def bytes_in(content: Any) -> int:
     """Bytes of all tensors in nested dicts and lists."""
     if isinstance(content, torch.Tensor):
         return content.numel() * content.element_size()
     if isinstance(content, dict):
         content = list(content.values())
-    return sum(map(_bytes_of, content)) if isinstance(content, (list, tuple)) else 0
+    return sum(map(bytes_in, content)) if isinstance(content, (list, tuple)) else 0

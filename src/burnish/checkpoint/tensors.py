@@ -59,13 +59,13 @@ def same_memory(tensor: torch.Tensor) -> tuple[object, ...]:
     return tensor.device, tensor.data_ptr(), tensor.dtype, tuple(tensor.shape), tensor.stride()
 
 
-def write(tensors: Mapping[str, torch.Tensor], path: Path) -> None:
+def write(tensors: Mapping[str, torch.Tensor], path: Path, said: Mapping[str, str] | None = None) -> None:
     """Writes each weight once. Of names that share a weight the first is kept; the file's metadata say for each other
-    name which that was (as ``safetensors.torch.load_model`` expects it)."""
+    name which that was (as ``safetensors.torch.load_model`` expects it), and what is `said` besides."""
     from safetensors.torch import save_file
 
     kept: Tensors = {}
-    metadata = {"format": "pt"}
+    metadata = {"format": "pt", **(said or {})}
     names: dict[tuple[object, ...], str] = {}
     for name, tensor in tensors.items():
         first = names.setdefault(same_memory(tensor), name) if tensor.numel() else name

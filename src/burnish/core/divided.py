@@ -89,6 +89,32 @@ def part_of(own: torch.Tensor, found: torch.Tensor) -> torch.Tensor:
     return found
 
 
+def offsets_of(own: torch.Tensor) -> list[int]:
+    """Where the part that this process holds of a tensor begins in the whole, in each dimension."""
+    offsets, sizes = [0] * own.ndim, list(own.shape)
+    if is_divided(own):
+        mesh, placements = own.device_mesh, own.placements  # type: ignore[attr-defined]
+        for dim, placement in enumerate(placements):
+            if not placement.is_replicate():
+                whole_size, along = sizes[placement.dim], placement.dim
+                most = -(-whole_size // mesh.size(dim))  # as torch.chunk cuts
+                begin = min(most * mesh.get_local_rank(dim), whole_size)
+                offsets[along] += begin
+                sizes[along] = min(most, whole_size - begin)
+    return offsets
+
+
+def copy_of(own: torch.Tensor) -> tuple[int, int]:
+    """Which one of the equal copies of its part this process holds, and how many there are among the processes that
+    divide the tensor."""
+    number, count = 0, 1
+    mesh, placements = own.device_mesh, own.placements  # type: ignore[attr-defined]
+    for dim, placement in enumerate(placements):
+        if placement.is_replicate():
+            number, count = number * mesh.size(dim) + mesh.get_local_rank(dim), count * mesh.size(dim)
+    return number, count
+
+
 def mapped(content: Any, change: Callable[[torch.Tensor], Any]) -> Any:
     """The same nesting of dicts, lists and tuples with each tensor changed."""
     if isinstance(content, torch.Tensor):

@@ -40,7 +40,7 @@ def _divides_by_weight(engine: Any) -> bool:
 
 @dataclass(frozen=True)
 class Parts:
-    """What the processes hold together, on its way into a checkpoint. All of them call each method."""
+    """What the processes hold together, on its way into a checkpoint: a `together.Held`."""
 
     trainer: Trainer
     snapshot: Snapshot
@@ -58,31 +58,35 @@ class Parts:
         return found
 
     def save(self, folder: Path) -> None:
-        """Writes what this process holds."""
+        """Writes what cannot be written behind the training: by code of the user's own, or by DeepSpeed."""
         engine: Any = self.trainer.engine
         if self.snapshot.write_model is not None:
             self.snapshot.write_model(folder)
         if engine.state_folder is not None and not self.snapshot.only_model:
             engine.save_state(folder / engine.state_folder)
-        if _divides_by_weight(engine) and engine.sharding.writes_parts:
-            self._save_parts(folder, engine.process_index == 0)
-
-    def _save_parts(self, folder: Path, is_first: bool) -> None:
-        weights = self._writes_parts_of_weights
-        optimizer = None if self.snapshot.only_model else self.trainer.optimizer
-        if weights or optimizer is not None:
-            parts.save(folder, self.trainer.model, optimizer, weights=weights, is_first=is_first)
-        if weights and is_first:
+        if self._writes_parts_of_weights and engine.process_index == 0:
             save_configs(self.trainer.model, folder)
             save_processing_class(self.snapshot.processing_class, folder)
+
+    def part(self) -> parts.Part | None:
+        """What this process writes by itself of a model in parts."""
+        engine: Any = self.trainer.engine
+        weights = self._writes_parts_of_weights
+        optimizer = None if self.snapshot.only_model else self.trainer.optimizer
+        if not self._writes_parts or not (weights or optimizer is not None):
+            return None
+        return parts.part_of(self.trainer.model, optimizer, weights=weights, index=engine.process_index)
+
+    @property
+    def _writes_parts(self) -> bool:
+        engine: Any = self.trainer.engine
+        return _divides_by_weight(engine) and bool(engine.sharding.writes_parts)
 
     @property
     def _writes_parts_of_weights(self) -> bool:
         """Adapters are small, and always whole."""
-        engine: Any = self.trainer.engine
         is_adapter = bool(getattr(self.trainer.model, "peft_config", None))
-        divides = _divides_by_weight(engine) and engine.sharding.writes_parts
-        return divides and not is_adapter and self.snapshot.write_model is None
+        return self._writes_parts and not is_adapter and self.snapshot.write_model is None
 
 
 def undivided(trainer: Trainer, checkpoint: Path) -> dict[str, Any] | None:

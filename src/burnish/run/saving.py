@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from burnish.checkpoint import copies, layout, rehearsal, retention, store, together
 from burnish.checkpoint.background import BackgroundWriter
@@ -27,6 +27,8 @@ if TYPE_CHECKING:
     from burnish.trainer import Trainer
 
 logger = logging.getLogger(__name__)
+
+T = TypeVar("T")
 
 Best = tuple[float | None, int | None, str | None]
 """Metric, step and checkpoint of the best evaluation."""
@@ -67,6 +69,9 @@ class Saving:
         self._memory, self._writer = copies.HostMemory(), BackgroundWriter()
         self._not_begun: CheckpointError | None = None
         self._pending: Pending | None = None
+        self._memory_of_part = copies.HostMemory()
+        self._begun: together.Begun | None = None
+        """The checkpoint that is being written, where it is a work of all processes."""
         self._last: int | None = None
         self._best_on_disk = self._best
         self._streams: dict[str, Any] | None = None
@@ -89,6 +94,7 @@ class Saving:
     def save(self) -> None:
         """Begins to write a checkpoint, once the one before is written. A failure is told, not raised."""
         self.look(wait=True)
+        self._writer.take()  # a part of a checkpoint that was given up may still be written
         state = self.trainer.state
         target = self.output_dir / layout.folder_name(state.global_step)
         is_best = state.best_global_step == state.global_step
@@ -98,11 +104,14 @@ class Saving:
         self._last, self._pending = state.global_step, Pending(state.global_step, state.epoch, best)
         self.clock.save_begins()
         self._streams = self._states_of_parts()
-        if engine_state.is_divided(self.trainer.engine):
-            is_behind = False
-            self._write_together(target, best)
-        else:
-            is_behind = self.processes.index > 0 or self._begin(target, best)
+        try:
+            if engine_state.is_divided(self.trainer.engine):
+                is_behind = self._begin_together(target, best)
+            else:
+                is_behind = self.processes.index > 0 or self._begin(target, best)
+        except BaseException:  # an interrupt, or another process is gone: nothing was written
+            self._last = self._pending = self._begun = None
+            raise
         self.look(wait=any(self.processes.all_of(not is_behind or self._somebody_acts_on_saves())))
 
     def _begin(self, target: Path, best: Best | None) -> bool:
@@ -119,19 +128,34 @@ class Saving:
         except CheckpointError as error:
             self._not_begun = error
             return False
-        except BaseException:  # an interrupt: nothing was written
-            self._last = self._pending = None
-            raise
         return held is not None
 
-    def _write_together(self, target: Path, best: Best | None) -> None:
-        """Writes a checkpoint of which each process holds a part, before the training goes on."""
+    def _begin_together(self, target: Path, best: Best | None) -> bool:
+        """Begins a checkpoint that is a work of all processes, or writes it; whether it is written behind."""
         snapshot = self._snapshot(best)
-        stays, always = self._retention(), self._kept(best)
-        parts = engine_state.Parts(self.trainer, snapshot)
-        own = replace(snapshot, write_model=None)  # called on every process, as is what it does
-        self._not_begun = together.write(target, own, self.processes, parts.whole, parts.save)
-        if self._not_begun is None and self.processes.index == 0:
+        begun = together.begin(target, snapshot, self.processes, engine_state.Parts(self.trainer, snapshot))
+        if isinstance(begun, CheckpointError):
+            self._not_begun = begun
+            return False
+        held = self._held_part(begun)
+        self._begun = held or begun
+        seal = partial(self._seal, self._begun, self._retention(), self._kept(best))
+        if all(self.processes.all_of(held is not None)):
+            self._writer.start(seal)
+            return True
+        try:
+            self._begun.write_part()
+            self._begun.tell(wait=True)
+            seal()
+        except CheckpointError as error:
+            self._not_begun = error
+        return False
+
+    def _seal(self, begun: together.Begun, stays: retention.Retention, always: set[Path]) -> None:
+        """Writes what this process has to write of a checkpoint of all."""
+        begun.write_part()
+        if self.processes.index == 0:
+            store.write(self.output_dir, begun.snapshot.state.global_step, begun.snapshot, begun.folder, begun.of_all)
             retention.prune(self.output_dir, stays, always, self.run_id)
 
     def look(self, wait: bool = False) -> None:
@@ -143,6 +167,8 @@ class Saving:
         """
         if self._pending is None:
             return
+        if self._begun is not None and not self._begun.tell(wait):
+            return
         has_ended, error = self.processes.from_first(lambda: self._outcome(wait))
         if has_ended:
             self._ended(error)
@@ -151,6 +177,7 @@ class Saving:
         """The run fails: waits for the checkpoint that this process is writing."""
         if self._pending is not None and self.processes.index == 0:
             self._ended(self._outcome(wait=True)[1])
+        self._writer.take()
 
     def _outcome(self, wait: bool) -> tuple[bool, CheckpointError | None]:
         """Whether the write has ended, and why it failed where it did."""
@@ -168,6 +195,11 @@ class Saving:
             self.save()
             self.look(wait=True)
 
+    def rotate(self) -> None:
+        """Deletes what was to go, and was being read when it was."""
+        if self.processes.index == 0:
+            retention.prune(self.output_dir, self._retention(), self._kept(None), self.run_id)
+
     def refuse_unsaved(self) -> None:
         """At the very end.
 
@@ -183,7 +215,7 @@ class Saving:
         ) from self.failed
 
     def _ended(self, error: CheckpointError | None) -> None:
-        pending, self._pending = self._pending, None
+        pending, self._pending, self._begun = self._pending, None, None
         assert pending is not None
         self.clock.save_ended()
         state = self.trainer.state
@@ -219,12 +251,32 @@ class Saving:
 
     def _held(self, snapshot: store.Snapshot) -> store.Snapshot | None:
         """A copy to write behind the training; None where it is to be written before the training goes on."""
-        if not self.args.save_async or not copies.can_be_held(snapshot) or not copies.is_worth_it(snapshot):
+        if not self._can_be_held(snapshot) or not copies.is_worth_it(snapshot):
             return None
+        return self._copied(lambda: copies.held(snapshot, self._memory))
+
+    def _held_part(self, begun: together.Begun) -> together.Begun | None:
+        """The same of a checkpoint of all processes. Of what is not divided the first one has a copy."""
+        if not self._can_be_held(begun.snapshot) or begun.bytes < copies.WORTH_A_COPY:
+            return None
+
+        def copied() -> together.Begun:
+            snapshot = begun.snapshot
+            if self.processes.index == 0:
+                snapshot = copies.held(snapshot, self._memory)
+            return replace(begun.copied(self._memory_of_part), snapshot=snapshot)
+
+        return self._copied(copied)
+
+    def _can_be_held(self, snapshot: store.Snapshot) -> bool:
+        return self.args.save_async and copies.can_be_held(snapshot)
+
+    def _copied(self, copy: Callable[[], T]) -> T | None:
+        """None where there is no memory for a copy."""
         try:
-            return copies.held(snapshot, self._memory)
+            return copy()
         except (MemoryError, RuntimeError) as error:
-            self._memory = copies.HostMemory()
+            self._memory, self._memory_of_part = copies.HostMemory(), copies.HostMemory()
             logger.warning(
                 "checkpoint-%d is written before the training goes on: there is no copy of it (%s).",
                 *(self.trainer.state.global_step, error),
