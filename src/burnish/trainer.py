@@ -34,9 +34,8 @@ from .objectives.objective import LossOf
 from .optim.groups import decay_parameter_names
 from .optim.optimizers import build_optimizer, optimizer_class_and_kwargs
 from .optim.schedulers import make_scheduler
-from .run import evaluation, inspection, judging
+from .run import evaluation, hub, inspection, judging
 from .run.data import batch_loader
-from .run.export import export
 from .run.given_parts import callable_or_none, list_of, pair_of
 from .run.hooks import has_own_loss, names, needs_argument, warn_of_what_is_not_used
 from .run.lazy_loader import LazyLoader
@@ -85,6 +84,7 @@ class Trainer:
     save_state = results.save_state
     metrics_format = staticmethod(results.metrics_format)
     create_model_card = card.create_model_card
+    init_hf_repo, push_to_hub, hub_model_id = hub.init_hf_repo, hub.push_to_hub, hub.hub_model_id
     floating_point_ops = inspection.floating_point_ops
     num_examples = inspection.num_examples
     num_tokens = staticmethod(inspection.num_tokens)
@@ -112,7 +112,7 @@ class Trainer:
     ) -> None:
         self.args = own_settings(args)
         self._held: TrainingArguments | None = None
-        self._num_training_steps, self.recording = 0, Recording()
+        self._num_training_steps, self.recording, self.uploads = 0, Recording(), hub.Uploads()
         self.current_gradient_accumulation_steps = 1.0
         known = inspect.signature(Trainer.__init__).parameters
         self.processing_class = processing_class_from(older, processing_class, known)
@@ -210,6 +210,7 @@ class Trainer:
         Raises:
             DataError: a row cannot be trained on; found before the first step where it can be.
             CheckpointError: the checkpoint is missing, damaged, or of other data; at the end, none could be written.
+            HubError: what is saved is to be uploaded, and cannot be; found before the first step.
             NonFiniteError: a loss or gradient is not finite, and `nonfinite_policy` is "stop".
         """
         resume = older.pop("model_path", resume_from_checkpoint)
@@ -229,6 +230,7 @@ class Trainer:
             self.log(metrics)
             self.callback_handler.fire("on_train_end")
             loop.actions.refuse_unsaved()
+            loop.actions.finish_uploads(stop)
         metrics |= begun.efficiency(self.state, loop.seconds)
         return TrainOutput(self.state.global_step, self.state.train_loss, metrics)
 
@@ -242,9 +244,9 @@ class Trainer:
             if self.model_init is not None:
                 self._take_model(self.call_model_init(trial))
                 self.callback_handler.model = self.model
-            processes = self.engine.processes
             else:
                 self.engine.meet(self.model)
+            processes = self.engine.processes
             with told_to_all(processes), message_level(args), made_ready(self, args) as ready:
                 yield args, ready
         except BaseException:
@@ -445,8 +447,9 @@ class Trainer:
         self.callback_handler.fire("on_log", logs=logs)
 
     def save_model(self, output_dir: str | None = None, _internal_call: bool = False) -> None:
-        """Writes a folder that `from_pretrained` loads: weights, config, tokenizer, card. On the first process."""
-        export(self, Path(output_dir or str(self.settings.output_dir)), self.settings.to_dict())
+        """Writes a folder that `from_pretrained` loads: weights, config, tokenizer, card. On the first process. With
+        `push_to_hub`, and not while it trains, the model is uploaded too."""
+        hub.save_model(self, Path(output_dir or str(self.settings.output_dir)), _internal_call)
 
     def is_world_process_zero(self) -> bool:
         return self.engine.process_index == 0
@@ -474,11 +477,6 @@ class Trainer:
         raise NotImplementedError(
             "burnish has no hyperparameter_search yet. Give `model_init` and call train() in a loop over settings, or "
             "from an objective of optuna."
-        )
-
-    def push_to_hub(self, *args: Any, **kwargs: Any) -> Any:
-        raise NotImplementedError(
-            "burnish does not upload yet. Call save_model(folder), then huggingface_hub.upload_folder(...)."
         )
 
 

@@ -53,8 +53,8 @@ def test_a_copy_still_converts_and_speaks(way, caplog):
     copied.gradient_checkpointing = True
     assert copied.activation_checkpointing is True
     with caplog.at_level(logging.WARNING, "burnish"):
-        copied.push_to_hub = True
-    assert "`push_to_hub=True` has no effect" in caplog.text
+        copied.use_liger_kernel = True
+    assert "`use_liger_kernel=True` has no effect" in caplog.text
 
 
 def test_replace_changes_what_it_is_told():

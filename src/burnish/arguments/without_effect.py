@@ -10,8 +10,6 @@ from typing import Any
 
 logger = logging.getLogger(__name__)
 
-_NO_UPLOAD = "nothing is uploaded to the hub in this release; `huggingface-cli upload` takes the saved folder"
-
 NO_EFFECT = {
     "accelerator_config": "burnish makes the batches itself; of these settings `dispatch_batches` alone has one",
     "average_tokens_across_devices": "a loss is always divided by the targets of all processes",
@@ -19,19 +17,12 @@ NO_EFFECT = {
     "debug": "a loss or gradient that is not finite is always found and named; see `nonfinite_policy`",
     "enable_jit_checkpoint": "a run that is told to terminate always saves a checkpoint first",
     "eval_use_gather_object": "predictions of all kinds are gathered over processes",
-    "hub_always_push": _NO_UPLOAD,
-    "hub_model_id": _NO_UPLOAD,
-    "hub_private_repo": _NO_UPLOAD,
-    "hub_revision": _NO_UPLOAD,
-    "hub_strategy": _NO_UPLOAD,
-    "hub_token": _NO_UPLOAD,
     "ignore_data_skip": "resuming never reads data that were trained on, so there is nothing to skip",
     "liger_kernel_config": "layers are not replaced by liger-kernel in this release",
     "local_rank": "the number of a process on its machine is read from the environment variable LOCAL_RANK",
     "logging_nan_inf_filter": "a loss that is not finite is never hidden; see `nonfinite_policy`",
     "optim_target_modules": "no optimizer of this release projects gradients",
     "parallelism_config": "each process has a whole model in this release",
-    "push_to_hub": _NO_UPLOAD,
     "restore_callback_states_from_checkpoint": "callbacks that are saved with a checkpoint always get their state back",
     "save_on_each_node": "the first process of a run writes its files, once; all processes read them from there",
     "skip_memory_metrics": "peak memory is not added to the metrics in this release",
@@ -59,8 +50,7 @@ def warn_about_fields_without_effect(args: Any, names: tuple[str, ...] | None = 
             continue
         reason = _reason(name, value, declared)
         if reason is not None:
-            shown = "***" if name.endswith("token") else repr(getattr(value, "value", value))
-            logger.warning("`%s=%s` has no effect: %s.", name, shown, reason)
+            logger.warning("`%s=%r` has no effect: %s.", name, getattr(value, "value", value), reason)
 
 
 def _reason(name: str, value: Any, declared: dataclasses.Field[Any]) -> str | None:

@@ -47,7 +47,7 @@ class BackgroundWriter:
 
     def _do(self, work: Callable[[], object], ended: threading.Event) -> None:
         try:
-            _give_way()
+            give_way()
             work()
         except Exception as error:
             self._error = error
@@ -56,7 +56,7 @@ class BackgroundWriter:
             ended.set()
 
 
-def _give_way() -> None:
+def give_way() -> None:
     """Lets this thread run on what the training leaves of the processors, where threads have priorities of their own.
 
     A thread of the training that waits for its processor makes all the others of a matrix product wait for it.

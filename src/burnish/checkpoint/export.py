@@ -39,22 +39,43 @@ def export_model(
         CheckpointError: it could not be written.
     """
     folder = Path(folder)
+    draft = draft_for(folder)
     with told_as(folder):
-        folder.mkdir(parents=True, exist_ok=True)
-        staging.finish_models(folder, ours=True)
-        draft = staging.model_folder(folder)
         try:
             save_weights(model, draft, state=state)
             save_processing_class(processing_class, draft)
             if settings is not None:
                 (draft / layout.TRAINING_ARGS).write_text(files.as_json(settings), encoding="utf-8")
             _put_card(draft, card)
-            handover.seal(draft)
+        except BaseException:
+            shutil.rmtree(draft, ignore_errors=True)
+            raise
+    take_in(draft, folder)
+    return folder
+
+
+def draft_for(folder: Path) -> Path:
+    """An empty folder to write a model in, for `take_in`. Raises `CheckpointError`."""
+    with told_as(folder):
+        folder.mkdir(parents=True, exist_ok=True)
+        staging.finish_models(folder, ours=True)
+        return staging.model_folder(folder)
+
+
+def take_in(draft: Path, folder: Path) -> list[str]:
+    """Moves the files of a draft into `folder`, as `export_model` does, and returns their names.
+
+    Raises:
+        CheckpointError: they could not be written.
+    """
+    with told_as(folder):
+        try:
+            names = handover.seal(draft)
         except BaseException:
             shutil.rmtree(draft, ignore_errors=True)
             raise
         handover.move_in(draft, folder)
-    return folder
+    return names
 
 
 def _put_card(draft: Path, card: str | None) -> None:

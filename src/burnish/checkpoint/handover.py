@@ -21,11 +21,12 @@ LIST = ".complete.json"
 _WEIGHT_FILE = re.compile(r"(model|pytorch_model|adapter_model)(-\d+-of-\d+)?\.(safetensors|bin)(\.index\.json)?")
 
 
-def seal(draft: Path) -> None:
-    """Says that a draft is complete, once it is on the disk."""
+def seal(draft: Path) -> list[str]:
+    """Says that a draft is complete, once it is on the disk. Returns the names of its files."""
     names = sorted(path.relative_to(draft).as_posix() for path in draft.rglob("*") if path.is_file())
     files.sync_tree(draft)
     files.replace_json(draft / LIST, {"files": names})
+    return names
 
 
 def is_sealed(draft: Path) -> bool:
@@ -45,15 +46,20 @@ def move_in(draft: Path, folder: Path) -> None:
     shutil.rmtree(draft, ignore_errors=True)
 
 
+def is_weight_file(name: str) -> bool:
+    """Whether a file of this name holds weights of a model or an adapter, or says which of its files do."""
+    return _WEIGHT_FILE.fullmatch(name) is not None
+
+
 def _turn(name: str) -> tuple[int, str]:
     """Shards first and what decides which of them are read last, so that readers see the older model for longest."""
     decides = name in (layout.WEIGHTS, layout.WEIGHTS_INDEX, *layout.ADAPTER_WEIGHTS)
-    return 2 if decides else 0 if _WEIGHT_FILE.fullmatch(name) else 1, name
+    return 2 if decides else 0 if is_weight_file(name) else 1, name
 
 
 def _remove_others(folder: Path, names: Iterable[str]) -> None:
     known = set(names)
     for path in folder.iterdir():
-        if _WEIGHT_FILE.fullmatch(path.name) and path.name not in known:
+        if is_weight_file(path.name) and path.name not in known:
             path.unlink()
     files.sync(folder)

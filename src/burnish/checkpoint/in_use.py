@@ -75,6 +75,8 @@ def _locked(folder: Path, shared: bool) -> Iterator[int | None]:
     try:
         yield _took(handle, fcntl.LOCK_SH if shared else fcntl.LOCK_EX)
     finally:
+        with contextlib.suppress(OSError):
+            fcntl.flock(handle, fcntl.LOCK_UN)  # a process that was forked meanwhile has the same lock
         os.close(handle)
 
 

@@ -16,6 +16,7 @@ from burnish.core import randomness, zero_parts
 from burnish.core.divided import class_of
 
 from . import files, tensors
+from .bars import no_progress_bars
 from .tensors import Tensors
 
 logger = logging.getLogger(__name__)
@@ -32,7 +33,7 @@ def is_pretrained(model: nn.Module) -> bool:
 def save(model: Any, folder: Path, state: Tensors) -> None:
     """``model.save_pretrained(folder)`` with the given tensors, without a progress bar and without side effects."""
     kinds = {tensor.dtype for tensor in state.values() if tensor.is_floating_point()}
-    with no_progress_bar(), _configs_as_they_were(model), _saveable_generation_config(model, folder):
+    with no_progress_bars(), _configs_as_they_were(model), _saveable_generation_config(model, folder):
         model.save_pretrained(folder, state_dict=state)  # empties the dict
     if len(kinds) == 1 and getattr(model, "dtype", None) not in kinds:
         _say_type(folder / "config.json", kinds.pop())
@@ -80,7 +81,7 @@ def rebuilt(model: Any, folder: Path) -> Tensors | None:
     only ``from_pretrained`` knows how one becomes the other. Costs a second copy of the model, in float32.
     """
     in_parts = zero_parts.lies_in_parts(model)
-    with randomness.kept(), no_progress_bar(), contextlib.nullcontext() if in_parts else zero_parts.loaded_whole():
+    with randomness.kept(), no_progress_bars(), contextlib.nullcontext() if in_parts else zero_parts.loaded_whole():
         twin, told = type(model).from_pretrained(
             folder,
             config=model.config,
@@ -131,17 +132,3 @@ def _problem_of(generation_config: Any) -> str | None:
     except ValueError as error:
         return " ".join(str(error).split())
     return None
-
-
-@contextlib.contextmanager
-def no_progress_bar() -> Iterator[None]:
-    """A save in the middle of a run draws no bar of its own."""
-    from transformers.utils import logging as bars
-
-    shown = bars.is_progress_bar_enabled()
-    bars.disable_progress_bar()
-    try:
-        yield
-    finally:
-        if shown:
-            bars.enable_progress_bar()

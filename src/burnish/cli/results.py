@@ -13,6 +13,7 @@ from burnish.tracking.model_card import CardFacts, may_replace, model_card
 from .console import print_table, say
 
 CURVE = "loss_curve.png"
+CARD = "README.md"
 FIGURES = {"runtime": "{:.1f} s", "per_second": "{:.1f}", "epoch": "{:g}", "flos": "{:.3g}"}
 
 
@@ -55,9 +56,15 @@ def draw_loss(log_history: list[dict[str, Any]], folder: Path) -> bool:
     return draw_curve(log_history, folder / CURVE) is not None
 
 
-def write_card(settings: Any, run: Any, arguments: Any, metrics: Mapping[str, Any], has_curve: bool) -> None:
-    """README.md in the output folder, unless it is somebody's own."""
-    path = settings.output_dir / "README.md"
+def write_card(
+    settings: Any, run: Any, arguments: Any, metrics: Mapping[str, Any], has_curve: bool, repository: str | None = None
+) -> None:
+    """README.md in the output folder, unless it is somebody's own.
+
+    Args:
+        repository: of the hub, where the model is uploaded.
+    """
+    path = settings.output_dir / CARD
     if not may_replace(path):
         return
     data = {
@@ -70,7 +77,8 @@ def write_card(settings: Any, run: Any, arguments: Any, metrics: Mapping[str, An
         if name.startswith("eval_") and not name.endswith(("runtime", "per_second")) and isinstance(value, (int, float))
     }
     facts = CardFacts(
-        name=settings.output_dir.resolve().name,
+        name=(repository or "").rpartition("/")[2] or settings.output_dir.resolve().name,
+        source=repository or "",
         task=settings.task,
         base_model=settings.model.model_name_or_path,
         data={purpose: Path(name).name for purpose, name in data.items() if name},

@@ -101,6 +101,8 @@ def train(settings: Settings) -> dict[str, Any]:
     with told_to_all(processes):
         decision = processes.from_first(lambda: decided(settings, arguments, phases, record))
         announce(decision)
+        if arguments.push_to_hub and phases.train:
+            processes.from_first(lambda: check_hub(arguments))
         return prepared_and_carried_out(settings, chosen, phases, decision, record)
 
 
@@ -115,6 +117,13 @@ def decided(settings: Settings, arguments: Any, phases: Phases, record: RunManif
     if has_begun(folder):  # and is started again: it goes on, whatever it was asked to begin with
         return run_folder.decide(folder, record, False, None)
     return run_folder.decide(folder, record, overwrite, arguments.resume_from_checkpoint)
+
+
+def check_hub(arguments: Any) -> None:
+    """Before the data are read: whether the model can be uploaded at the end. Raises `HubError`."""
+    from burnish.run.hub import check
+
+    check(arguments)
 
 
 def prepared_and_carried_out(
@@ -233,6 +242,7 @@ def measure(
     settings: Settings, run: Any, arguments: Any, phases: Phases, resume_from: str | None, record: RunManifest
 ) -> dict[str, Any]:
     """Trains, evaluates and predicts. Returns what was measured, by name."""
+    from burnish.run.hub import Uploads
     from burnish.run.recording import Recording
     from burnish.tracking.values import record as as_json
 
@@ -245,7 +255,7 @@ def measure(
         processing_class=run.processing_class,
         compute_metrics=run.compute_metrics,
     )
-    trainer.recording = Recording(record)
+    trainer.recording, trainer.uploads = Recording(record), Uploads(at_end=False)
     metrics: dict[str, Any] = {}
     if phases.train:
         try:
@@ -258,12 +268,14 @@ def measure(
         known = results.evaluation_at_the_end(trainer.state, arguments) if phases.train else None
         metrics |= measured(trainer, "eval", known or trainer.evaluate())
     if phases.train:
-        leave(settings, run, arguments, trainer, metrics)
+        upload(trainer, leave(settings, run, arguments, trainer, metrics))
     if phases.predict:
         metrics |= predict_test_file(settings, run, trainer, phases.train)
     record.result["metrics"] = as_json(metrics)
     results.print_results(metrics)
     results.print_best(trainer.state, arguments)
+    if trainer.uploads.failed is not None:
+        raise trainer.uploads.failed
     return metrics
 
 
@@ -273,13 +285,27 @@ def measured(trainer: Any, split: str, metrics: dict[str, Any]) -> dict[str, Any
     return metrics
 
 
-def leave(settings: Settings, run: Any, arguments: Any, trainer: Any, metrics: Mapping[str, Any]) -> None:
-    """Model and tokenizer, the picture of the loss, the card."""
-    trainer.save_model()
+def leave(settings: Settings, run: Any, arguments: Any, trainer: Any, metrics: Mapping[str, Any]) -> list[str]:
+    """Model and tokenizer, the picture of the loss, the card. The names of their files, on the first process."""
+    from burnish.run.export import exported
+
+    names = exported(trainer)
     if not trainer.is_world_process_zero():
-        return
+        return names
     has_curve = results.draw_loss(trainer.state.log_history, settings.output_dir)
-    results.write_card(settings, run, arguments, metrics, has_curve)
+    results.write_card(settings, run, arguments, metrics, has_curve, trainer.hub_model_id)
+    return [*names, results.CARD, *([results.CURVE] if has_curve else [])]
+
+
+def upload(trainer: Any, names: Sequence[str]) -> None:
+    """The model to the hub, where that is asked for. A failure ends the command, once all else is done."""
+    from burnish.run.hub import upload_model
+
+    if not trainer.args.push_to_hub or not trainer.is_world_process_zero():
+        return
+    say(f"\nuploading the model to {trainer.hub_model_id or 'the hub'}")
+    trainer.uploads.settle()
+    upload_model(trainer, names, "End of training")
 
 
 def predict_test_file(settings: Settings, run: Any, trainer: Any, trained: bool) -> dict[str, Any]:

@@ -39,6 +39,10 @@ class UnsavedError(CheckpointError):
     """A run is over, and its last state could not be written. The weights are still in memory."""
 
 
+class HubError(UserError):
+    """Something could not be uploaded to the hub. What was to be uploaded is on the disk."""
+
+
 class NonFiniteError(RuntimeError):
     """A loss or a gradient became NaN or infinite; the update was not applied."""
 

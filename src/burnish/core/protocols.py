@@ -212,6 +212,10 @@ class Actions(Protocol):
         """Raises where that failed too."""
         ...
 
+    def finish_uploads(self, stop: StopRequest) -> None:
+        """Waits for what is being uploaded, and uploads the last state, where that is asked for."""
+        ...
+
     def learning_rate(self) -> float:
         """The rate of the next update."""
         ...

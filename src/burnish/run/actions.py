@@ -8,10 +8,12 @@ import warnings
 from typing import TYPE_CHECKING, Any
 
 from burnish.callbacks.flow import OUT_OF_TIME
+from burnish.core.protocols import StopRequest
 from burnish.core.run_clock import RunClock
 from burnish.evaluation.best import is_better, metric_value
 from burnish.optim.schedulers import needs_metric
 
+from . import hub
 from .saving import Saving
 from .time_limit import FittedSchedule
 
@@ -116,3 +118,8 @@ class RunActions:
 
     def refuse_unsaved(self) -> None:
         self.saving.refuse_unsaved()
+
+    def finish_uploads(self, stop: StopRequest) -> None:
+        if self.args.push_to_hub:
+            hub.finish(self.trainer, self.args, stop)
+            self.saving.rotate()

@@ -33,7 +33,7 @@ from burnish.optim.coverage import check_moves
 from burnish.optim.neftune import noisy_embeddings
 from burnish.optim.optimizers import set_training
 
-from . import engine_state
+from . import engine_state, hub
 from .actions import RunActions
 from .data import Source, length_of_run, position_of, source_for
 from .dry_evaluation import check_best_metric
@@ -54,7 +54,11 @@ logger = logging.getLogger(__name__)
 
 @contextlib.contextmanager
 def made_ready(trainer: Trainer, args: Any) -> Iterator[contextlib.ExitStack]:
-    """The model as the settings want it in training, and a stack for what follows; all of it taken back at the end."""
+    """The model as the settings want it in training, and a stack for what follows; all of it taken back at the end.
+
+    Raises:
+        HubError: what is saved is to be uploaded, and cannot be.
+    """
     recomputing = bool(args.gradient_checkpointing)
     with (
         trainer.recording.ending(trainer, args),
@@ -64,6 +68,7 @@ def made_ready(trainer: Trainer, args: Any) -> Iterator[contextlib.ExitStack]:
         noisy_embeddings(trainer.model, args.neftune_noise_alpha),
         contextlib.ExitStack() as ready,
     ):
+        hub.begin(trainer, args, ready)
         yield ready
 
 

@@ -31,6 +31,8 @@ class CardFacts:
     notes: Sequence[tuple[str, str]] = field(default_factory=tuple)
     has_curve: bool = False
     is_adapter: bool = False
+    source: str = ""
+    """What `from_pretrained` is given: a name on the hub, or the name of the folder."""
     loaded_by: str | None = None
     """The class whose `from_pretrained` reads the folder, "" where that is not known; None for `burnish predict`."""
 
@@ -68,20 +70,22 @@ def _opening(facts: CardFacts) -> str:
 
 
 def _use(facts: CardFacts) -> str:
-    lines = ["## Use"]
-    if facts.loaded_by is None:
+    lines, source = ["## Use"], facts.source or facts.folder.name
+    if facts.loaded_by is None and "/" in source:
+        lines += ["", "```bash", f"hf download {source} --local-dir model", "burnish predict model data.csv", "```"]
+    elif facts.loaded_by is None:
         lines += ["", "```bash", f"burnish predict {facts.folder.name} data.csv", "```"]
     elif facts.loaded_by:
         library = "peft" if facts.is_adapter else "transformers"
         lines += ["", "```python", f"from {library} import {facts.loaded_by}", ""]
-        lines += [f'model = {facts.loaded_by}.from_pretrained("{facts.folder.name}")', "```"]
+        lines += [f'model = {facts.loaded_by}.from_pretrained("{source}")', "```"]
     if facts.task in _PIPELINES and not facts.is_adapter:
         lines += [
             "",
             "```python",
             "from transformers import pipeline",
             "",
-            f'model = pipeline("{facts.task}", "{facts.folder.name}")',
+            f'model = pipeline("{facts.task}", "{source}")',
             'print(model("A sentence."))',
             "```",
         ]
