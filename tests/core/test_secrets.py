@@ -35,6 +35,9 @@ def test_secrets_in_nested_settings() -> None:
     }
 
 
-def test_logins_in_addresses() -> None:
+def test_logins_and_signatures_in_addresses() -> None:
     assert hidden_in_text("from https://me:sesame@host/x") == "from https://<LOGIN>@host/x"
     assert hidden_in_text("at 10:30 me@host") == "at 10:30 me@host"
+    signed = "https://host/rows.jsonl?x=1&X-Amz-Signature=5e5a&X-Amz-Expires=60"
+    assert hidden_in_text(signed) == "https://host/rows.jsonl?x=1&X-Amz-Signature=<SIGNATURE>&X-Amz-Expires=60"
+    assert hidden_in_text("https://host/a?sig=5e%2Fa") == "https://host/a?sig=<SIGNATURE>"

@@ -9,6 +9,9 @@ from typing import Any
 _LAST_WORDS = {"token", "secret", "password", "passwd", "passphrase", "credential", "credentials"}
 _KINDS_OF_KEY = {"api", "access", "secret", "private", "auth", "account"}
 _TOKENS = re.compile(r"\b(hf_|sk-|ghp_|github_pat_|glpat-|xox[abp]-)[A-Za-z0-9_-]{16,}")
+_SIGNATURES = re.compile(
+    r"([?&](?:X-(?:Amz|Goog)-(?:Signature|Credential|Security-Token)|Signature|sig|(?:access_)?token)=)[^&\s\"']+", re.I
+)
 _LOGINS = re.compile(r"(?<=://)[^/\s:@]+:[^/\s@]+(?=@)")
 
 
@@ -38,8 +41,8 @@ def hidden(value: Any) -> Any:
 
 
 def hidden_in_text(text: str) -> str:
-    """A text without tokens of the hub and of other services, and without the logins in addresses."""
-    return _LOGINS.sub("<LOGIN>", _TOKENS.sub("<TOKEN>", text))
+    """A text without tokens of the hub and of other services, and without the logins and signatures in addresses."""
+    return _SIGNATURES.sub(r"\1<SIGNATURE>", _LOGINS.sub("<LOGIN>", _TOKENS.sub("<TOKEN>", text)))
 
 
 def hidden_in_words(words: Sequence[str]) -> list[str]:
