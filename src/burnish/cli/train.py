@@ -93,12 +93,12 @@ def train(settings: Settings) -> dict[str, Any]:
     chosen = with_validation(settings) if expects_validation(settings) else {}
     arguments = settings.arguments(chosen)
     phases = phases_of(arguments, settings)
-    record = record_of(settings, arguments, chosen)
     load_torch()
     from burnish.engines.processes import processes_for
 
     processes = processes_for(arguments)
     with told_to_all(processes):
+        record = record_of(settings, arguments, chosen)
         decision = processes.from_first(lambda: decided(settings, arguments, phases, record))
         announce(decision)
         if arguments.push_to_hub and phases.train:
