@@ -15,13 +15,14 @@ PIP := $(BIN)/python -m pip install --quiet $(if $(CONSTRAINTS),-c $(CONSTRAINTS
 # More than one thread a process makes tests and small models slower wherever cores are shared.
 export OMP_NUM_THREADS ?= 1
 
-.PHONY: help install demo test test-deepspeed check bench torture lint format types cases clean
+.PHONY: help install demo test test-deepspeed grid check bench torture lint format types cases clean
 
 help:
 	@echo "make install  burnish in .venv, with all that the demo needs"
 	@echo "make demo     fine-tune MiniLM on the bundled reviews, then classify a few sentences"
 	@echo "make test     all tests"
 	@echo "make test-deepspeed   tests with DeepSpeed, whose operators are compiled on the first call"
+	@echo "make grid     the same run on all engines and numbers of processes: the largest differences"
 	@echo "make check    lint, types, and the tests that are quick"
 	@echo "make bench    burnish against transformers, TRL, Lightning and a bare loop, in turns"
 	@echo "make torture  runs that are killed and damaged by the hundred; figures in out/torture.json"
@@ -59,6 +60,10 @@ $(VENV)/.deepspeed: $(VENV)/.test
 test-deepspeed: export MAX_JOBS ?= 1
 test-deepspeed: $(VENV)/.deepspeed
 	PATH="$(abspath $(BIN)):$$PATH" $(BIN)/python -m pytest -n $(WORKERS) --dist loadfile tests/deepspeed
+
+grid: export MAX_JOBS ?= 1
+grid: $(VENV)/.deepspeed
+	PATH="$(abspath $(BIN)):$$PATH" $(BIN)/python tests/distributed/grid.py
 
 check: lint types
 	$(BIN)/python -m pytest -n $(WORKERS) --dist loadfile -m "not slow"
