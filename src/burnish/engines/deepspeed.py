@@ -24,9 +24,10 @@ from . import deepspeed_config as configuration
 from . import deepspeed_universal as universal
 from .deepspeed_ops import check_builds, operators, require_package
 from .deepspeed_universal import TAG
-from .deepspeed_weights import Untouched, named_wholes
+from .deepspeed_weights import Untouched, head_of, named_wholes
 from .mapped import MappedTensors
 from .precision import Precision
+from .processes import one_group
 from .shell import Computation, Shell, nothing
 from .single import SingleEngine
 from .turns import Turns
@@ -120,7 +121,7 @@ class DeepSpeedEngine(SingleEngine):
         import deepspeed
 
         _take_over(model, self)
-        _one_group(default_backend(self.args.use_cpu))
+        one_group(default_backend(self.args.use_cpu))
         deepspeed.init_distributed(dist.get_backend(), auto_mpi_discovery=False, dist_init_required=False)
         self._untouched = Untouched(model)
         if self.divides and self.optimizer is not None:
@@ -155,7 +156,7 @@ class DeepSpeedEngine(SingleEngine):
         of these layers: ZeRO-3 is to have them there for the whole forward and backward pass."""
         import deepspeed
 
-        for parameter in _head_of(model).parameters():
+        for parameter in head_of(model).parameters():
             deepspeed.zero.register_external_parameter(self._ds.module, parameter)
 
     def _refuse_another_engine(self) -> None:
@@ -471,20 +472,6 @@ def _words(topology: Mapping[str, Any]) -> str:
     return ", ".join(f"{name} {value}" for name, value in topology.items())
 
 
-def _head_of(model: nn.Module) -> nn.Module:
-    """The part of a language model that makes logits of hidden states; without any parameter where there is none."""
-    find = getattr(model, "get_output_embeddings", None)
-    layer = find() if callable(find) else None
-    holders = [
-        part
-        for module in model.modules()
-        if layer is not None and callable(find := getattr(module, "get_output_embeddings", None)) and find() is layer
-        for part in module.children()
-        if any(inner is layer for inner in part.modules())
-    ]
-    return holders[-1] if holders else nn.Identity()  # the innermost model, without wrappers of adapters
-
-
 def _group_of(group: Mapping[str, Any]) -> dict[str, Any]:
     """What DeepSpeed's own optimizer is to know of a group: its weights, and how they decay."""
     return {name: group[name] for name in ("params", "weight_decay", "lr") if name in group}
@@ -509,9 +496,3 @@ def _take_over(model: nn.Module, engine: DeepSpeedEngine) -> None:
 
 def _let_go(model: nn.Module) -> None:
     vars(model).pop(_ENGINE, None)
-
-
-def _one_group(backend: str) -> None:
-    """A process group of this process alone, where there is none: DeepSpeed needs one. It stays."""
-    if not dist.is_initialized():
-        dist.init_process_group(backend, store=dist.HashStore(), rank=0, world_size=1)

@@ -19,6 +19,20 @@ TRACES = (
 HALF = (torch.bfloat16, torch.float16)
 
 
+def head_of(model: nn.Module) -> nn.Module:
+    """The part of a language model that makes logits of hidden states; without any parameter where there is none."""
+    find = getattr(model, "get_output_embeddings", None)
+    layer = find() if callable(find) else None
+    holders = [
+        part
+        for module in model.modules()
+        if layer is not None and callable(find := getattr(module, "get_output_embeddings", None)) and find() is layer
+        for part in module.children()
+        if any(inner is layer for inner in part.modules())
+    ]
+    return holders[-1] if holders else nn.Identity()  # the innermost model, without wrappers of adapters
+
+
 def named_wholes(
     model: nn.Module, in_full: bool, only: frozenset[str] | None = None
 ) -> Iterator[tuple[str, torch.Tensor]]:

@@ -240,6 +240,12 @@ def _said(words: str) -> ProcessError:
     return error
 
 
+def one_group(backend: str) -> None:
+    """A process group of torch's of this process alone, where there is none: DeepSpeed needs one. It stays."""
+    if not dist.is_initialized():
+        dist.init_process_group(backend, store=dist.HashStore(), rank=0, world_size=1)
+
+
 def _words(content: bytes) -> Any:
     return pickle.loads(content)[1:]
 
