@@ -13,7 +13,7 @@ from trainer import runs
 from zero_runs import CPU, stage, trained
 
 import burnish
-from burnish.checkpoint import find, verify
+from burnish.checkpoint import copies, find, verify
 
 AT = 2
 
@@ -47,7 +47,9 @@ def test_a_resumed_run_ends_with_the_same_bits(config: Any, changes: Any, tmp_pa
     assert found["loss"] == straight["loss"] and found["learning_rate"] == straight["learning_rate"]
 
 
-def test_what_lies_in_the_folder(tmp_path: Path) -> None:
+@pytest.mark.parametrize("least", [copies.WORTH_A_COPY, 0], ids=["at once", "sealed behind"])
+def test_what_lies_in_the_folder(least: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(copies, "WORTH_A_COPY", least)
     broken = broken_off(tmp_path, 2, stage(3), bf16=True)
     checkpoint = tmp_path / f"checkpoint-{AT}"
     assert verify.problem_with(checkpoint) is None and find.resolve(True, tmp_path) == checkpoint

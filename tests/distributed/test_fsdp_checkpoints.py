@@ -18,6 +18,7 @@ from trainer import runs
 
 import burnish
 from burnish.checkpoint import find, weights
+from burnish.checkpoint.merge import merge
 from burnish.checkpoint.verify import problem_with
 
 ROWS = 20
@@ -138,6 +139,8 @@ def test_the_saved_model_loads(engine: str, tmp_path: Path) -> None:
     other = tiny.llama(tie_word_embeddings=True)
     weights.load_weights(other, kept)
     assert runs.difference(other, loaded) == 0.0
+    merge(kept, tmp_path / "merged")
+    assert runs.difference(transformers.LlamaForCausalLM.from_pretrained(tmp_path / "merged"), loaded) == 0.0
 
 
 class OwnSaving(burnish.Trainer):

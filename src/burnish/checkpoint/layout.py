@@ -84,7 +84,8 @@ def weight_files(folder: Path) -> list[Path]:
     if (folder / PARTS).is_dir():
         raise CheckpointError(
             f"{folder} holds its weights in the parts that processes have written (fsdp_config: 'state_dict_type': "
-            "'SHARDED_STATE_DICT'). Go on from it with resume_from_checkpoint; trainer.save_model() writes whole ones."
+            f"'SHARDED_STATE_DICT'). Go on from it with resume_from_checkpoint, or make a whole model of it: burnish "
+            f"merge {folder} MODEL_FOLDER"
         )
     raise CheckpointError(f"{folder} holds no weights: neither {WEIGHTS} nor {WEIGHTS_INDEX}.")
 

@@ -11,7 +11,7 @@ import contextlib
 import json
 import warnings
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +26,9 @@ from .tensors import Tensors
 
 MODEL, OPTIMIZER = "model.", "optimizer."
 GROUPS = "optimizer.json"
+PLACES, SHARED = "DCP_SHARDING_INFO", "shared_names"
+"""In the metadata of a file, as JSON: where its tensors begin in the whole, which torch reads; and further names of
+weights, each with the one under which the weight is found."""
 
 
 def are_in(checkpoint: Path) -> bool:
@@ -41,8 +44,10 @@ class Part:
     """The rows that this process holds, by the name of the whole."""
     offsets: dict[str, list[int]]
     """Where these begin in the whole, in each dimension."""
-    rest: str | None
+    rest: str | None = None
     """What an optimizer keeps that is no tensor, as JSON, on the process that writes it."""
+    shared: dict[str, str] = field(default_factory=dict)
+    """Further names of weights, each with the one under which the weight is found."""
 
 
 def part_of(model: nn.Module, optimizer: Any, *, weights: bool, index: int) -> Part:
@@ -54,7 +59,8 @@ def part_of(model: nn.Module, optimizer: Any, *, weights: bool, index: int) -> P
         weights: whether weights are written, too.
     """
     put_away(model)
-    content = {f"{MODEL}{name}": value for name, value in _own(model).items()} if weights else {}
+    own, shared = _own(model) if weights else ({}, {})
+    content = {f"{MODEL}{name}": value for name, value in own.items()}
     rest = None
     if optimizer is not None:
         of_optimizer, others = _state_by_name(model, optimizer)
@@ -64,7 +70,7 @@ def part_of(model: nn.Module, optimizer: Any, *, weights: bool, index: int) -> P
     for number, (name, value) in enumerate(content.items()):
         if _is_written(value, number, index):
             found[name] = value.to_local() if is_divided(value) else value  # type: ignore[attr-defined]
-    return Part(found, {name: offsets_of(content[name]) for name in found}, rest)
+    return Part(found, {name: offsets_of(content[name]) for name in found}, rest, shared)
 
 
 def _is_written(value: torch.Tensor, number: int, index: int) -> bool:
@@ -78,7 +84,7 @@ def write(part: Part, checkpoint: Path, index: int, count: int) -> list[str]:
     """Writes what one of `count` processes holds, where `make_place` has been. Returns the names of its files."""
     names = [f"{layout.PARTS}/part-{index + 1:05}-of-{count:05}.safetensors"]
     sharding = {name: {"saved_offsets": offsets} for name, offsets in part.offsets.items()}
-    said = {"DCP_SHARDING_INFO": json.dumps(sharding), "DCP_VERSION": "1.0"}
+    said = {PLACES: json.dumps(sharding), "DCP_VERSION": "1.0", SHARED: json.dumps(part.shared)}
     tensors.write(part.tensors, checkpoint / names[0], said)
     if part.rest is not None:
         names.append(f"{layout.PARTS}/{GROUPS}")
@@ -99,7 +105,7 @@ def load_weights(model: nn.Module, checkpoint: Path) -> None:
         CheckpointError: a file is damaged.
     """
     put_away(model)
-    _read(checkpoint, {f"{MODEL}{name}": value for name, value in _own(model).items()})
+    _read(checkpoint, {f"{MODEL}{name}": value for name, value in _own(model)[0].items()})
 
 
 def weight_shapes(checkpoint: Path) -> dict[str, torch.Size]:
@@ -122,9 +128,9 @@ def optimizer_state(checkpoint: Path, model: nn.Module, optimizer: torch.optim.O
     content: Tensors = {}
     for place, (size, dtype) in _found(checkpoint).items():
         if place.startswith(OPTIMIZER):
-            name, _, field = place.removeprefix(OPTIMIZER).rpartition(".")
+            name, _, key = place.removeprefix(OPTIMIZER).rpartition(".")
             content[place] = _empty(weights[name], size, dtype)
-            state.setdefault(numbers[name], {})[field] = content[place]
+            state.setdefault(numbers[name], {})[key] = content[place]
     _read(checkpoint, content)
     return {"state": state, "param_groups": _numbered(rest["param_groups"], numbers)}
 
@@ -151,16 +157,19 @@ def _numbered(groups: list[dict[str, Any]], numbers: Mapping[str, int]) -> list[
     return [{**group, "params": [numbers[name] for name in group["params"]]} for group in groups]
 
 
-def _own(model: nn.Module) -> Tensors:
-    """The state of a model by clean name; a weight of several names under the first."""
+def _own(model: nn.Module) -> tuple[Tensors, dict[str, str]]:
+    """The state of a model by clean name, a weight of several names under the first; and the others with that one."""
     found: Tensors = {}
-    seen: set[Any] = set()
+    shared: dict[str, str] = {}
+    seen: dict[Any, str] = {}
     for name, value in model.state_dict(keep_vars=True).items():
         same = tensors.same_memory(value) if value.numel() else name
-        if same not in seen:
-            seen.add(same)
+        if same in seen:
+            shared[tensors.clean(name)] = seen[same]
+        else:
+            seen[same] = tensors.clean(name)
             found[tensors.clean(name)] = value.detach()
-    return found
+    return found, shared
 
 
 def _state_by_name(model: nn.Module, optimizer: torch.optim.Optimizer) -> tuple[Tensors, dict[str, Any]]:
@@ -170,11 +179,11 @@ def _state_by_name(model: nn.Module, optimizer: torch.optim.Optimizer) -> tuple[
     rest: dict[str, dict[str, Any]] = {}
     for weight, entry in optimizer.state.items():
         name = names[id(weight)]
-        for field, value in entry.items():
+        for key, value in entry.items():
             if isinstance(value, torch.Tensor):
-                content[f"{OPTIMIZER}{name}.{field}"] = value.detach()
+                content[f"{OPTIMIZER}{name}.{key}"] = value.detach()
             else:
-                rest.setdefault(name, {})[field] = value
+                rest.setdefault(name, {})[key] = value
     groups = [
         {**group, "params": [names[id(weight)] for weight in group["params"]]} for group in optimizer.param_groups
     ]

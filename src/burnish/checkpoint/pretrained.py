@@ -36,10 +36,10 @@ def save(model: Any, folder: Path, state: Tensors) -> None:
     with no_progress_bars(), _configs_as_they_were(model), _saveable_generation_config(model, folder):
         model.save_pretrained(folder, state_dict=state)  # empties the dict
     if len(kinds) == 1 and getattr(model, "dtype", None) not in kinds:
-        _say_type(folder / "config.json", kinds.pop())
+        say_type(folder / "config.json", kinds.pop())
 
 
-def _say_type(path: Path, dtype: torch.dtype) -> None:
+def say_type(path: Path, dtype: torch.dtype) -> None:
     """The type of the weights that were written, in the config that was written, where the model computes in another
     one: ``from_pretrained`` would round them to it."""
     content = files.read_json(path) if path.is_file() else {}

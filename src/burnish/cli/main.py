@@ -32,6 +32,7 @@ Commands:
   plan       how much memory a run will take, and what would make it fit
   evaluate   measure a trained model on a file, and see where it is wrong
   predict    ask a trained model about a file, or about a sentence
+  merge      make a plain model of a checkpoint that several processes have written
   runs       list runs; verify checkpoints, compare two runs, run one again
   demo       see it work: train on bundled reviews, offline, in a few minutes
 
@@ -53,6 +54,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Runs a command line. Returns the exit code: 0 done, 1 could not be done, 2 misused, 130 interrupted. A run that
     another signal stops leaves with 128 and its number: 143 for SIGTERM, 138 for SIGUSR1."""
     words = list(sys.argv[1:] if argv is None else argv)
+    if words and words[0].startswith("--local_rank="):  # by DeepSpeed's launcher, which says it in LOCAL_RANK too
+        del words[0]
     debug = "--debug" in words
     try:
         with notices():
@@ -111,6 +114,12 @@ def _plan(words: Sequence[str]) -> int:
     return command(words)
 
 
+def _merge(words: Sequence[str]) -> int:
+    from .merge import command
+
+    return command(words)
+
+
 def _runs(words: Sequence[str]) -> int:
     from .runs.command import command
 
@@ -128,6 +137,7 @@ COMMANDS: dict[str, Command] = {
     "plan": _plan,
     "evaluate": _evaluate,
     "predict": _predict,
+    "merge": _merge,
     "runs": _runs,
     "demo": _demo,
 }

@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+from burnish.checkpoint import layout
 from burnish.checkpoint.run_manifest import RunManifest
 from burnish.core.errors import UserError, did_you_mean
 from burnish.tasks.recipe import TASK_KEY
@@ -16,6 +17,11 @@ def check_model(folder: Path, command: str = "predict") -> None:
     if not folder.is_dir():
         near = did_you_mean(folder.name, (p.name for p in folder.parent.iterdir())) if folder.parent.is_dir() else ""
         raise UserError(f"There is no folder {folder}.{near}")
+    if (folder / layout.PARTS).is_dir() and not layout.holds_weights(folder):
+        raise UserError(
+            f"{folder} holds a model in the parts that several processes have written. Make a whole one of it first: "
+            f"burnish merge {folder} MODEL_FOLDER"
+        )
     if (folder / "config.json").is_file():
         return
     checkpoints = sorted(folder.glob("checkpoint-*"), key=lambda path: path.stat().st_mtime)
