@@ -120,6 +120,19 @@ def test_a_group_of_accelerate_is_used(tmp_path: Path) -> None:
     assert values(in_processes(2, tmp_path, after_accelerate, tmp_path)) == [(2, 2)] * 2
 
 
+def with_a_number_of_the_group_alone(folder: Path) -> Any:
+    index = int(os.environ.pop("RANK"))
+    dist.init_process_group("gloo", init_method=f"file://{folder}/group", rank=index, world_size=2)
+    run = runs.trainer(folder)
+    run.train()
+    return run.engine.num_processes, run.args.process_index
+
+
+def test_a_launcher_that_leaves_the_number_to_the_group(tmp_path: Path) -> None:
+    """accelerate's debug_launcher says WORLD_SIZE and no RANK."""
+    assert values(in_processes(2, tmp_path, with_a_number_of_the_group_alone, tmp_path)) == [(2, 0), (2, 1)]
+
+
 def contradicting(folder: Path) -> Any:
     dist.init_process_group("gloo", init_method=f"file://{folder}/{os.environ['RANK']}", rank=0, world_size=1)
     return runs.trainer(folder)

@@ -86,7 +86,8 @@ def launch() -> Launch:
     if dist is None or not dist.is_available() or not dist.is_initialized():
         return told
     count, index = dist.get_world_size(), dist.get_rank()
-    if names.count in os.environ and (count, index) != (told.count, told.index):
+    says_other_count = names.count in os.environ and count != told.count
+    if says_other_count or (names.index in os.environ and index != told.index):
         raise SettingError(
             f"The launcher says that this is process {told.index} of {told.count} ({names.index}, {names.count}), and "
             f"the process group that exists says {index} of {count}. Make the group with the numbers of the launcher, "
