@@ -44,11 +44,20 @@ def test_a_process_that_was_killed_is_named() -> None:
         run("n == 1 and os.kill(os.getpid(), signal.SIGKILL); time.sleep(30)")
 
 
-def test_all_start_again_where_that_is_asked_for(tmp_path: Path) -> None:
-    again = "os.environ['TORCHELASTIC_RESTART_COUNT'] == '1'"
-    note = f"Path({str(tmp_path)!r}, str(n)).write_text(os.environ['TORCHELASTIC_RUN_ID'])"
-    assert run(f"{note} if {again} else n == 1 and sys.exit(1) or time.sleep(30)", max_restarts=1) == 0
-    assert [(tmp_path / str(index)).read_text() for index in (0, 1)] == [f"burnish-{os.getpid()}"] * 2
+def test_all_start_again_where_that_is_asked_for(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    note = f"done = Path({str(tmp_path)!r}, os.environ['TORCHELASTIC_RUN_ID'] + str(n)); again = done.exists(); "
+    code = "done.touch(); again or (n == 1 and os.kill(os.getpid(), signal.SIGKILL)) or again or time.sleep(30)"
+    assert run(note + code, max_restarts=3) == 0
+    assert sorted(one.name for one in tmp_path.iterdir()) == [f"burnish-{os.getpid()}{index}" for index in (0, 1)]
+    assert [one.message for one in caplog.records if one.name == "burnish.engines.launch"] == [
+        "Process 1 of 2 was killed (SIGKILL). All are started again (1 of 3 times)."
+    ]
+
+
+def test_what_would_come_again_is_not_started_again(tmp_path: Path) -> None:
+    code = f"p = Path({str(tmp_path)!r}, 'starts'); n == 1 and p.open('a').write('.'); n == 1 and sys.exit(2)"
+    assert run(f"{code}; time.sleep(30)", max_restarts=3) == 2
+    assert (tmp_path / "starts").read_text() == "."
 
 
 @pytest.mark.parametrize("number", [int(signal.SIGTERM), int(signal.SIGUSR1)])

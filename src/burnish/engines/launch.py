@@ -13,12 +13,15 @@ from typing import Any
 
 from burnish.core.errors import ProcessError, SettingError
 
+logger = logging.getLogger(__name__)
+
 SIGNALS = ("SIGTERM", "SIGINT", "SIGHUP", "SIGQUIT", "SIGUSR1")
 """Handed on to every process; a run ends with a checkpoint on the first, second and last of them."""
 
+MISUSED = 2
+"""Exit code of a command whose settings cannot be."""
+
 ENVIRONMENT = {
-    # Otherwise a run that starts again finds the addresses of the processes that are gone.
-    "TORCH_DISABLE_SHARE_RDZV_TCP_STORE": "1",
     # Between the signal and the end: the step, and its checkpoint. Whoever sent the signal has a limit of their own.
     "TORCH_ELASTIC_SHUTDOWN_TIMEOUT": "3600",
 }
@@ -29,7 +32,8 @@ def run_in_processes(command: Sequence[str], count: int, max_restarts: int = 0) 
 
     Args:
         command: arguments for Python, such as ``["-m", "burnish", "train", ...]``.
-        max_restarts: how often all of them are started again when one has failed.
+        max_restarts: how often all of them are started again when one has failed. Not after `MISUSED`, which would come
+            again.
 
     Returns:
         The exit code: 0, that of the process that failed first, or 128 + number for a signal that came to this process.
@@ -38,36 +42,55 @@ def run_in_processes(command: Sequence[str], count: int, max_restarts: int = 0) 
         ProcessError: the process that failed first was killed.
     """
     from torch.distributed.elastic.multiprocessing.api import SignalException
-    from torch.distributed.elastic.multiprocessing.errors import ChildFailedError
-    from torch.distributed.launcher.api import LaunchConfig, elastic_launch
 
     threads = str(max(1, (os.cpu_count() or 1) // count))
     with _environment({**ENVIRONMENT, "OMP_NUM_THREADS": threads}), _said_briefly(), _own_handlers():
-        known = {one.name for one in fields(LaunchConfig)}  # before torch 2.10 the agent handed on the first two alone
-        signals: dict[str, Any] = {"signals_to_handle": ",".join(SIGNALS)} if "signals_to_handle" in known else {}
-        config = LaunchConfig(
-            min_nodes=1,
-            max_nodes=1,
-            nproc_per_node=count,
-            rdzv_backend="c10d",
-            rdzv_endpoint="127.0.0.1:0",
-            local_addr="127.0.0.1",
-            run_id=f"burnish-{os.getpid()}",
-            max_restarts=max_restarts,
-            monitor_interval=0.2,
-            **signals,
-        )
         try:
-            elastic_launch(config, sys.executable)(*command)
-        except ChildFailedError as error:
-            index, failure = error.get_first_failure()
-            if failure.exitcode < 0:
-                name = signal.Signals(-failure.exitcode).name
-                raise ProcessError(f"Process {index} of {count} was killed ({name}).") from None
-            return int(failure.exitcode)
+            for restart in range(1, max_restarts + 1):
+                index, code = _ended(command, count)
+                if code in (0, MISUSED):
+                    return code
+                logger.warning(
+                    "Process %d of %d %s. All are started again (%d of %d times).",
+                    *(index, count, _how_it_ended(code), restart, max_restarts),
+                )
+            index, code = _ended(command, count)
         except SignalException as error:
             return 128 + int(error.sigval)
-    return 0
+    if code < 0:
+        raise ProcessError(f"Process {index} of {count} {_how_it_ended(code)}.")
+    return code
+
+
+def _ended(command: Sequence[str], count: int) -> tuple[int, int]:
+    """Runs the processes once. The first to fail and its exit code, below 0 for the signal that killed it; or zeros."""
+    from torch.distributed.elastic.multiprocessing.errors import ChildFailedError
+    from torch.distributed.launcher.api import LaunchConfig, elastic_launch
+
+    known = {one.name for one in fields(LaunchConfig)}  # before torch 2.10 the agent handed on the first two alone
+    signals: dict[str, Any] = {"signals_to_handle": ",".join(SIGNALS)} if "signals_to_handle" in known else {}
+    config = LaunchConfig(
+        min_nodes=1,
+        max_nodes=1,
+        nproc_per_node=count,
+        rdzv_backend="c10d",
+        rdzv_endpoint="127.0.0.1:0",
+        local_addr="127.0.0.1",
+        run_id=f"burnish-{os.getpid()}",  # the same at every start, by which a run knows that it goes on
+        max_restarts=0,
+        monitor_interval=0.2,
+        **signals,
+    )
+    try:
+        elastic_launch(config, sys.executable)(*command)
+    except ChildFailedError as error:
+        index, failure = error.get_first_failure()
+        return index, int(failure.exitcode)
+    return 0, 0
+
+
+def _how_it_ended(code: int) -> str:
+    return f"was killed ({signal.Signals(-code).name})" if code < 0 else f"has failed (exit code {code})"
 
 
 def checked_count(count: int, use_cpu: bool) -> int:
