@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import datasets
@@ -10,7 +11,7 @@ import pytest
 from datasets.distributed import split_dataset_by_node
 from torch.utils.data import DataLoader, IterableDataset
 
-from burnish.data.stream_order import order_of
+from burnish.data.stream_order import files_of, order_of
 from burnish.data.streaming import numbered
 
 
@@ -51,3 +52,17 @@ def test_an_order_is_known_by_its_seeds(name: str) -> None:
 def test_an_order_of_what_is_not_shuffled() -> None:
     assert len({order_of(table()), order_of(table().map(lambda row: row)), order_of([1])}) == 1
     assert len({order_of(split_dataset_by_node(table(), index, 2)) for index in (0, 1)} - {order_of(table())}) == 2
+
+
+def test_a_stream_of_files_is_known_by_their_names(tmp_path: Path) -> None:
+    def stream(*names: str) -> datasets.IterableDataset:
+        for name in names:
+            (tmp_path / name).parent.mkdir(exist_ok=True)
+            (tmp_path / name).write_text('{"x": 1}\n')
+        files = [str(tmp_path / name) for name in names]
+        return datasets.load_dataset("json", data_files=files, split="train", streaming=True)
+
+    found = files_of(stream("here/a.jsonl", "here/b.jsonl").map(lambda row: row))
+    assert found == files_of(stream("there/a.jsonl", "there/b.jsonl")), "wherever they are"
+    assert len({found, files_of(stream("a.jsonl")), files_of(stream("b.jsonl", "a.jsonl"))}) == 3
+    assert files_of(table()) is None and files_of([1]) is None

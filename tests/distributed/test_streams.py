@@ -173,3 +173,18 @@ def test_an_order_without_a_seed_is_refused(tmp_path: Path) -> None:
     trained(tmp_path / "alone", 4, 2, way="unseeded")
     with pytest.raises(CheckpointError, match="order of the stream"):
         trained(tmp_path / "alone", 4, way="unseeded", resume=True)
+
+
+def test_other_files_are_refused(tmp_path: Path) -> None:
+    def on_files(count: int, **changes: Any) -> None:
+        rows = tiny.class_rows(4)
+        for number in range(count):
+            datasets.Dataset.from_list(rows).to_json(tmp_path / f"rows-{number}.jsonl")
+        stream = datasets.load_dataset("json", data_files=str(tmp_path / "*.jsonl"), split="train", streaming=True)
+        run = runs.trainer(tmp_path / "out", parts={"train_dataset": stream}, save_strategy="steps", **changes)
+        run.train(resume_from_checkpoint="auto")
+
+    on_files(2, max_steps=1, save_steps=1)
+    on_files(2, max_steps=2, save_steps=1)
+    with pytest.raises(CheckpointError, match=r"files of the stream .*2 \(.*3 \("):
+        on_files(3, max_steps=3)

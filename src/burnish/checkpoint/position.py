@@ -16,6 +16,7 @@ Change = tuple[str, Any, Any]
 NUM_PROCESSES = "num_processes"
 STEP_SIZE = "examples per step (batch size)"
 STREAM_ORDER = "order of the stream (seeds of shuffle and of mixing)"
+STREAM_FILES = "files of the stream (number, digest of their names)"
 PARTS = "parts in which the stream is read (split_stream)"
 
 _FINGERPRINT = (

@@ -1,4 +1,4 @@
-"""What the order of a stream of `datasets` hangs on beside its files, and reading it in that order in a worker too."""
+"""What the order of a stream of `datasets` hangs on, and reading it in that order in a worker too."""
 
 from __future__ import annotations
 
@@ -13,12 +13,32 @@ from .stream_state import is_of_datasets, layers_of
 
 
 def order_of(stream: Any) -> str:
-    """A fingerprint of the seeds by which a stream of `datasets` is shuffled or mixed, and of what share of it was
-    taken; the same for all other streams. Those that were given no seed differ from one making to the next."""
+    """A fingerprint of the seeds by which a stream of `datasets` is shuffled or mixed, of its files, and of what share
+    of it was taken; the same for all other streams. Without a seed it differs from one making to the next."""
     layers = layers_of(stream) if is_of_datasets(stream) else ()
     generators: list[Any] = [layer.generator for layer in layers if hasattr(layer, "generator")]
     states = [repr(generator.bit_generator.state) for generator in generators if generator is not None]
-    return hashlib.blake2b(repr([getattr(stream, "_distributed", None), *states]).encode(), digest_size=8).hexdigest()
+    return _digest([getattr(stream, "_distributed", None), files_of(stream), *states])
+
+
+def files_of(stream: Any) -> str | None:
+    """How many files a stream of `datasets` is made of, with a fingerprint of their names (without folders) in their
+    order; None where it is made of something else."""
+    layers = layers_of(stream) if is_of_datasets(stream) else ()
+    found = [files for layer in layers if (files := _files(getattr(layer, "kwargs", None) or {}))]
+    return f"{sum(map(len, found))} ({_digest(found)})" if found else None
+
+
+def _files(given: dict[str, Any]) -> list[str]:
+    """The names of files in what a reader was given, which may have them several times over."""
+    for files in given.values():
+        if isinstance(files, list) and files and all(isinstance(file, str) for file in files):
+            return [file.replace("\\", "/").rpartition("/")[2] for file in files]
+    return []
+
+
+def _digest(value: Any) -> str:
+    return hashlib.blake2b(repr(value).encode(), digest_size=8).hexdigest()
 
 
 @contextlib.contextmanager

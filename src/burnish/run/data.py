@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from burnish.checkpoint.position import NUM_PROCESSES, PARTS, STEP_SIZE, STREAM_ORDER
+from burnish.checkpoint.position import NUM_PROCESSES, PARTS, STEP_SIZE, STREAM_FILES, STREAM_ORDER
 from burnish.core.errors import SettingError
 from burnish.data.assembly import Assembly, reading_draws
 from burnish.data.batches import OrderedBatches, StreamBatches, is_stream
@@ -24,7 +24,7 @@ from burnish.data.packing import PackedPlan
 from burnish.data.row_draws import by_row
 from burnish.data.share import Share
 from burnish.data.sources import LoaderSource, Loading, PlannedSource, StreamSource
-from burnish.data.stream_order import order_of
+from burnish.data.stream_order import files_of, order_of
 from burnish.data.stream_state import has_buffer
 from burnish.data.table import is_at_hand
 
@@ -241,6 +241,7 @@ def position_of(trainer: Trainer, args: Any, source: Source) -> dict[str, Any]:
     }
     if isinstance(source, StreamSource):
         position.update({"split_stream": bool(args.split_stream), PARTS: source.parts})
+        position[STREAM_FILES] = files_of(source.dataset)
         if has_buffer(source.dataset):  # its rows are read again, so that the order must be the same
             position[STREAM_ORDER] = order_of(source.dataset)
     if isinstance(source, PlannedSource):
