@@ -44,6 +44,7 @@ from .run.loss import counted, loss_and_outputs, objective_for
 from .run.older_names import processing_class_from
 from .run.recording import Recording
 from .run.training import made_ready, prepare
+from .run.uploads import Uploads
 from .tracking import card, results
 from .tracking.console import ConsoleCallback
 from .tracking.jsonl import JsonLinesCallback
@@ -112,7 +113,7 @@ class Trainer:
     ) -> None:
         self.args = own_settings(args)
         self._held: TrainingArguments | None = None
-        self._num_training_steps, self.recording, self.uploads = 0, Recording(), hub.Uploads()
+        self._num_training_steps, self.recording, self.uploads = 0, Recording(), Uploads()
         self.current_gradient_accumulation_steps = 1.0
         known = inspect.signature(Trainer.__init__).parameters
         self.processing_class = processing_class_from(older, processing_class, known)

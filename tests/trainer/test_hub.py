@@ -207,7 +207,7 @@ def test_every_checkpoint_where_that_is_asked_for(hub: Hub, tmp_path: Path) -> N
     assert hub.messages(NAME)[:3] == [f"Training in progress, step {step}" for step in (2, 4, 6)]
 
 
-@pytest.mark.parametrize("strategy", ["every_save", "checkpoint"])
+@pytest.mark.parametrize("strategy", ["every_save", "checkpoint", "all_checkpoints"])
 def test_a_failure_is_told_and_made_up_for(
     hub: Hub, tmp_path: Path, strategy: str, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -215,7 +215,9 @@ def test_a_failure_is_told_and_made_up_for(
     hub.fails["/commit/"] = (500, 1, "Internal Error")
     run.train()
     told = [
-        record for record in caplog.records if record.name == "burnish.run.hub" and record.levelno >= logging.WARNING
+        record
+        for record in caplog.records
+        if record.name == "burnish.run.uploads" and record.levelno >= logging.WARNING
     ]
     assert (
         len(told) == 1
@@ -223,6 +225,8 @@ def test_a_failure_is_told_and_made_up_for(
     )
     assert uploaded(hub).items() >= of_model(tmp_path).items()
     assert "Training in progress, step 4" in hub.messages(NAME)
+    if strategy == "all_checkpoints":
+        assert hub.files(NAME, below="checkpoint-2/") == on_disk(tmp_path / "checkpoint-2")
 
 
 def test_the_last_checkpoint_is_tried_twice(hub: Hub, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
@@ -431,7 +435,7 @@ def test_an_end_in_the_middle_of_an_upload(hub: Hub, tmp_path: Path, how: signal
     assert run.exitcode == code and before == {}
     hub.at_commit = lambda: None
     go.set()
-    again = trainer(tmp_path, hub_strategy="checkpoint", max_steps=8)
+    again = trainer(tmp_path, hub_strategy="checkpoint")
     again.train(resume_from_checkpoint="auto")
     assert uploaded(hub).items() >= of_model(tmp_path).items()
     assert hub.files(NAME, below="last-checkpoint/") == on_disk(find.checkpoints(tmp_path)[-1])

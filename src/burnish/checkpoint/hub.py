@@ -61,6 +61,11 @@ class Repository:
     token: str | None = field(default=None, repr=False)
     private: bool | None = None
 
+    @property
+    def url(self) -> str:
+        """Where it can be looked at."""
+        return f"{_endpoint()}/{self.name}"
+
     def ready(self) -> Repository:
         """The same under its full name, once it is there with its branch, and can be written to.
 
@@ -135,7 +140,9 @@ class Repository:
     def _words(self, error: Exception) -> str:
         while type(error) is RuntimeError and isinstance(error.__cause__, Exception):
             error = error.__cause__  # several files are sent at once, and one failed
-        text = " ".join(str(getattr(error, "server_message", None) or error).split()) or type(error).__name__
+        text = (
+            " ".join(str(getattr(error, "server_message", None) or error).split()).rstrip(".") or type(error).__name__
+        )
         status = status_of(error)
         if status == 401:
             return (
@@ -156,7 +163,7 @@ class Repository:
                 f"{_endpoint()} cannot be reached ({text}). Look at the connection, or leave uploads out with "
                 "push_to_hub=False, or HF_HUB_OFFLINE=1."
             )
-        return f"The hub did not take it ({text})." if status is not None else f"{self.name}: {text}"
+        return f"The hub did not take it ({text})." if status is not None else f"{self.name}: {text}."
 
     def _without_token(self, text: str) -> str:
         return hidden_in_text(text.replace(self.token, "<HUB_TOKEN>") if self.token else text)

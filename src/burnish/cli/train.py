@@ -242,8 +242,8 @@ def measure(
     settings: Settings, run: Any, arguments: Any, phases: Phases, resume_from: str | None, record: RunManifest
 ) -> dict[str, Any]:
     """Trains, evaluates and predicts. Returns what was measured, by name."""
-    from burnish.run.hub import Uploads
     from burnish.run.recording import Recording
+    from burnish.run.uploads import Uploads
     from burnish.tracking.values import record as as_json
 
     trainer = generated_texts.trainer_class(arguments)(
@@ -303,8 +303,8 @@ def upload(trainer: Any, names: Sequence[str]) -> None:
 
     if not trainer.args.push_to_hub or not trainer.is_world_process_zero():
         return
-    say(f"\nuploading the model to {trainer.hub_model_id or 'the hub'}")
-    trainer.uploads.settle()
+    repository = trainer.uploads.repository
+    say(f"\nuploading the model to {repository.url if repository else 'the hub'}")
     upload_model(trainer, names, "End of training")
 
 

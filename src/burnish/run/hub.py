@@ -1,11 +1,10 @@
-"""Uploads of a trainer to the hub: of what is saved while it trains, behind the training, and of the model at the end.
+"""The hub as a trainer knows it: the repository, the model at the end, uploads by hand.
 
 The functions with `self` become methods of the Trainer.
 """
 
 from __future__ import annotations
 
-import atexit
 import contextlib
 import logging
 from collections.abc import Sequence
@@ -16,125 +15,20 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
-from burnish.arguments.choices import HubStrategy
-from burnish.checkpoint import hub_files, layout
+from burnish.checkpoint import hub_files
 from burnish.checkpoint.export import CARD
 from burnish.checkpoint.hub import Repository, Upload, is_offline
-from burnish.checkpoint.hub_queue import UploadQueue
 from burnish.core.errors import CheckpointError, HubError
-from burnish.core.events import TrainerCallback
 from burnish.core.processes import told_to_all
 from burnish.core.protocols import StopRequest
 
-from .export import card_for, export, exported, is_draft
+from .export import export, exported, is_draft
+from .uploads import UploadCallback, Uploads
 
 if TYPE_CHECKING:
     from burnish.trainer import Trainer
 
 logger = logging.getLogger(__name__)
-
-SILENCE = 2.0
-"""Seconds of waiting after which it is said what is waited for."""
-AGAIN = "The training goes on, and the next upload takes it along."
-
-
-class Uploads:
-    """What a trainer uploads, and where to.
-
-    Args:
-        at_end: whether `train()` uploads the model that it ends with; else whoever drives the trainer does.
-    """
-
-    def __init__(self, at_end: bool = True) -> None:
-        self.at_end = at_end
-        self.name: str | None = None
-        """Of the repository, on all processes; None before it is known, and offline."""
-        self.repository: Repository | None = None
-        """The same on the process that uploads."""
-        self.failed: HubError | None = None
-        """Why the last upload is not on the hub."""
-        self.queue = UploadQueue()
-        self._missed: tuple[str, Upload, Path] | None = None
-        self._waits_at_exit = False
-
-    def begin(
-        self, name: str, upload: Upload, then: str | None = None, reads: Path | None = None, must: bool = True
-    ) -> Future[Any]:
-        """Uploads behind what comes next. How it went is logged.
-
-        Args:
-            name: of what is uploaded, for people.
-            then: what follows a failure; None where whoever waits for the outcome tells it.
-            reads, must: see `UploadQueue.add`.
-        """
-        assert self.repository is not None
-        work = partial(self._upload, self.repository, name, upload, then, reads)
-        return self.queue.add(name, work, reads, must)
-
-    def _upload(self, repository: Repository, name: str, upload: Upload, then: str | None, reads: Path | None) -> Any:
-        try:
-            done = repository.commit(upload)
-        except HubError as error:
-            self.failed, self._missed = error, (name, upload, reads) if reads else None
-            if then is not None:
-                logger.warning("%s was not uploaded. %s %s", name, error, then)
-            raise
-        self.failed = self._missed = None
-        logger.info("%s is uploaded: %s", name, done.commit_url)
-        return done
-
-    def settle(self, stop: StopRequest | None = None) -> None:
-        """Waits for what is being uploaded, and tries the last checkpoint once more where it did not get there."""
-        _wait(self.queue, stop)
-        if self._missed is not None and self._missed[1].folders and self._missed[2].is_dir():
-            name, upload, reads = self._missed
-            self.begin(name, upload, "It was tried twice.", reads)
-            _wait(self.queue, stop)
-
-    def outlive_the_script(self) -> None:
-        """Has a script wait at its end for what is being uploaded then."""
-        if not self._waits_at_exit:
-            self._waits_at_exit = True
-            atexit.register(self.queue.wait)
-
-
-class UploadCallback(TrainerCallback):
-    """Uploads each checkpoint once it stands, as `hub_strategy` says."""
-
-    def __init__(self, trainer: Trainer, args: Any) -> None:
-        self.trainer, self.output_dir, self.must = trainer, Path(args.output_dir), bool(args.hub_always_push)
-        self.strategy = HubStrategy(args.hub_strategy)
-
-    def on_save(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
-        if self.strategy == HubStrategy.END:
-            return
-        self.trainer.callback_handler.fire("on_push_begin")
-        if self.trainer.is_world_process_zero():
-            self._upload(self.output_dir / layout.folder_name(state.global_step), state.global_step)
-
-    def _upload(self, checkpoint: Path, step: int) -> None:
-        files: dict[str, Path | str] = {}
-        folders: tuple[str, ...] = ()
-        if layout.holds_weights(checkpoint):
-            files |= {**hub_files.of_model(checkpoint), **self._card()}
-        if self.strategy in (HubStrategy.CHECKPOINT, HubStrategy.ALL_CHECKPOINTS):
-            is_last = self.strategy == HubStrategy.CHECKPOINT
-            folders = (hub_files.LAST_CHECKPOINT if is_last else checkpoint.name,)
-            files |= hub_files.of_checkpoint(checkpoint, folders[0])
-        if not files:
-            logger.warning("%s holds parts of the weights: the model is uploaded at the end.", checkpoint.name)
-            return
-        upload = Upload(f"Training in progress, step {step}", files, folders)
-        try:
-            self.trainer.uploads.begin(checkpoint.name, upload, AGAIN, checkpoint, self.must)
-        except CheckpointError as error:
-            logger.warning("%s was not uploaded. %s", checkpoint.name, error)
-
-    def _card(self) -> dict[str, Path | str]:
-        """The card of now; one of somebody's own in the output folder."""
-        text = card_for(self.trainer, self.output_dir, self.trainer.settings.to_dict())
-        path = self.output_dir / CARD
-        return {CARD: text} if text is not None else {CARD: path} if path.is_file() else {}
 
 
 def repository_of(args: Any, token: str | None = None, private: bool | None = None) -> Repository:
@@ -266,7 +160,7 @@ def upload_model(trainer: Trainer, names: Sequence[str], message: str, stop: Sto
     try:
         _open(trainer)
         outcome = _begin_model(trainer, names, message)
-        _wait(uploads.queue, stop)
+        uploads.wait(stop)
         outcome.result()
     except HubError as error:
         command = hub_files.command(_name(trainer), str(args.output_dir), args.hub_revision)
@@ -292,17 +186,6 @@ def _begin_model(trainer: Trainer, names: Sequence[str], message: str, then: str
     folder = Path(str(trainer.settings.output_dir))
     files = {name: folder / name for name in names if (folder / name).is_file()}
     return trainer.uploads.begin("The model", Upload(message, files), then)
-
-
-def _wait(queue: UploadQueue, stop: StopRequest | None) -> None:
-    """Until the uploads have ended; a signal ends the wait, and the run."""
-    if queue.wait(stop, SILENCE):
-        return
-    if stop is None or stop.requested is None:
-        logger.warning("Waiting for the upload of %s. Ctrl-C leaves without it.", " and ".join(queue.names))
-        queue.wait(stop)
-    if stop is not None and stop.requested is not None:
-        stop.raise_for(stop.requested)
 
 
 def push_to_hub(
