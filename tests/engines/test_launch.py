@@ -54,9 +54,10 @@ def test_all_start_again_where_that_is_asked_for(tmp_path: Path, caplog: pytest.
     ]
 
 
-def test_what_would_come_again_is_not_started_again(tmp_path: Path) -> None:
-    code = f"p = Path({str(tmp_path)!r}, 'starts'); n == 1 and p.open('a').write('.'); n == 1 and sys.exit(2)"
-    assert run(f"{code}; time.sleep(30)", max_restarts=3) == 2
+@pytest.mark.parametrize("code", [2, 143])
+def test_what_would_come_again_or_was_asked_for_is_not_started_again(code: int, tmp_path: Path) -> None:
+    starts = f"n == 1 and Path({str(tmp_path)!r}, 'starts').open('a').write('.')"
+    assert run(f"{starts}; n == 1 and sys.exit({code}); time.sleep(30)", max_restarts=3) == code
     assert (tmp_path / "starts").read_text() == "."
 
 

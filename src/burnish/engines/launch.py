@@ -21,6 +21,9 @@ SIGNALS = ("SIGTERM", "SIGINT", "SIGHUP", "SIGQUIT", "SIGUSR1")
 MISUSED = 2
 """Exit code of a command whose settings cannot be."""
 
+STOPPED = tuple(128 + int(signal.Signals[name]) for name in ("SIGTERM", "SIGINT", "SIGUSR1"))
+"""Exit codes of a run that was asked to stop, and has saved."""
+
 ENVIRONMENT = {
     # Between the signal and the end: the step, and its checkpoint. Whoever sent the signal has a limit of their own.
     "TORCH_ELASTIC_SHUTDOWN_TIMEOUT": "3600",
@@ -33,7 +36,7 @@ def run_in_processes(command: Sequence[str], count: int, max_restarts: int = 0) 
     Args:
         command: arguments for Python, such as ``["-m", "burnish", "train", ...]``.
         max_restarts: how often all of them are started again when one has failed. Not after `MISUSED`, which would come
-            again.
+            again, nor when a signal to one of them asked the run to stop.
 
     Returns:
         The exit code: 0, that of the process that failed first, or 128 + number for a signal that came to this process.
@@ -48,7 +51,7 @@ def run_in_processes(command: Sequence[str], count: int, max_restarts: int = 0) 
         try:
             for restart in range(1, max_restarts + 1):
                 index, code = _ended(command, count)
-                if code in (0, MISUSED):
+                if code in (0, MISUSED, *STOPPED):
                     return code
                 logger.warning(
                     "Process %d of %d %s. All are started again (%d of %d times).",

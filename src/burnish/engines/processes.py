@@ -38,7 +38,8 @@ PATIENCE = timedelta(seconds=5)
 process ends."""
 
 _GONE = (
-    "Another process of this run has ended, or is out of reach, while this one waited for it. Its own message says why."
+    "Another process of this run has ended, or is out of reach, while this one waited for it. Its own message says why; "
+    "one that was killed, as where a machine has run out of memory, leaves none."
 )
 
 
