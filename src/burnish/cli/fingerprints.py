@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from burnish.core.errors import UserError, did_you_mean
+from burnish.core.secrets import hidden_in_text
 from burnish.tasks.shards import are_shards, is_remote, shards
 
 DATA_FILES = ("train_file", "validation_file", "test_file")
@@ -17,7 +18,7 @@ def fingerprint(path: str | Path) -> dict[str, Any]:
     """Path, size and SHA-256 of a file; of a folder, those of the names, sizes and contents in it; of several files,
     and of files elsewhere, those of the contents."""
     if are_shards(str(path)):
-        shown = str(path) if is_remote(str(path)) else str(Path(path).resolve())
+        shown = hidden_in_text(str(path)) if is_remote(str(path)) else str(Path(path).resolve())
         return {"path": shown, **_contents(Path(), shards(str(path)))}
     path = Path(path)
     files = sorted(p for p in path.rglob("*") if p.is_file()) if path.is_dir() else [path]

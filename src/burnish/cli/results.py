@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from burnish.checkpoint.manifest import versions
+from burnish.tasks.shards import without_query
 from burnish.tracking.model_card import CardFacts, may_replace, model_card
 
 from .console import print_table, say
@@ -81,7 +82,7 @@ def write_card(
         source=repository or "",
         task=settings.task,
         base_model=settings.model.model_name_or_path,
-        data={purpose: Path(name).name for purpose, name in data.items() if name},
+        data={purpose: Path(without_query(name)).name for purpose, name in data.items() if name},
         results=results,
         settings={name: getattr(value, "value", value) for name, value in vars(arguments).items()},
         versions=versions(),

@@ -49,7 +49,7 @@ def shards(name: str) -> list[Path]:
 
         system, path = fsspec.url_to_fs(name)
         system.invalidate_cache()
-        paths = sorted(system.glob(path)) if glob.has_magic(_without_query(path)) else [path]
+        paths = sorted(system.glob(path)) if glob.has_magic(without_query(path)) else [path]
     return _some(name, [_copied(system, one) for one in paths])
 
 
@@ -59,7 +59,7 @@ def _some(name: str, found: list[Path]) -> list[Path]:
     return found
 
 
-def _without_query(path: str) -> str:
+def without_query(path: str) -> str:
     """An address of the web without what follows its path, such as the signature of one that is signed."""
     return path.partition("?")[0] if path.startswith(("http://", "https://")) else path
 
@@ -73,7 +73,7 @@ def _copied(system: Any, path: str) -> Path:
     told = [(fact, str(info[fact])) for fact in CONTENT if info.get(fact) is not None]
     folder = cache_folder() / "copies" / key_of(name, told)
     folder.mkdir(parents=True, exist_ok=True)
-    copy = folder / os.path.basename(_without_query(path))
+    copy = folder / os.path.basename(without_query(path))
     may_be_another = {fact for fact, _ in told} <= {"size"}
     with made_by_one(copy) as begun:
         if not copy.exists() or (may_be_another and not written_since(copy, begun)):

@@ -11,7 +11,7 @@ from typing import Any
 from burnish.checkpoint import layout
 from burnish.checkpoint.manifest import versions
 from burnish.checkpoint.run_manifest import RunManifest
-from burnish.core.errors import SettingError, UserError
+from burnish.core.errors import DataError, SettingError, UserError
 from burnish.tasks.shards import are_shards, is_remote
 
 from ..console import complain, say
@@ -97,10 +97,13 @@ def _changed_data(manifest: RunManifest) -> list[str]:
         was = manifest.data.get(name)
         if was is None:
             continue
-        if not are_shards(was["path"]) and not Path(was["path"]).exists():
-            warnings.append(f"--{name} {was['path']} is not there any more")
-        elif fingerprint(was["path"])["sha256"] != was["sha256"]:
-            warnings.append(f"--{name} {was['path']} has another content than it had")
+        try:
+            if not are_shards(was["path"]) and not Path(was["path"]).exists():
+                warnings.append(f"--{name} {was['path']} is not there any more")
+            elif fingerprint(was["path"])["sha256"] != was["sha256"]:
+                warnings.append(f"--{name} {was['path']} has another content than it had")
+        except DataError as error:  # it cannot be reached, or its address was signed
+            warnings.append(f"--{name} {error}")
     return warnings
 
 
