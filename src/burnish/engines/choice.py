@@ -14,7 +14,7 @@ from .fsdp import FSDPEngine
 from .fsdp_settings import Sharding
 from .in_backward import InBackwardEngine
 from .precision import Precision
-from .processes import processes_for
+from .processes import processes_for, warn_of_runs_side_by_side
 from .single import SingleEngine, device_for
 
 
@@ -26,6 +26,7 @@ def engine_for(args: Any) -> SingleEngine:
     """
     device = device_for(args.use_cpu)
     processes = processes_for(args)
+    warn_of_runs_side_by_side()
     if args.deepspeed:
         return _with_deepspeed(args, device, processes)
     precision = Precision(args.mixed_precision, device.type)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import logging
 import os
 import pickle
@@ -16,7 +17,7 @@ import torch
 import torch.distributed as dist
 
 from burnish.core.errors import ProcessError, SettingError, mark_said
-from burnish.core.processes import Alone, default_backend, join, launch, meeting
+from burnish.core.processes import SHELL, Alone, default_backend, join, launch, meeting
 from burnish.core.protocols import Processes
 
 from .watch import MOST_SHOWN, Watch, are_in_steps, described, store_for
@@ -38,8 +39,8 @@ PATIENCE = timedelta(seconds=5)
 process ends."""
 
 _GONE = (
-    "Another process of this run has ended, or is out of reach, while this one waited for it. Its own message says why; "
-    "one that was killed, as where a machine has run out of memory, leaves none."
+    "Another process of this run has ended, or is out of reach, while this one waited for it. Its own message says "
+    "why; one that was killed, as where a machine has run out of memory, leaves none."
 )
 
 
@@ -217,6 +218,23 @@ def processes_for(args: Any) -> Processes:
         found = Group(timeout, args.hang_timeout)
         _known = weakref.ref(dist.group.WORLD), found
     return found
+
+
+def warn_of_runs_side_by_side() -> None:
+    """srun has started several torchruns, none of which knows of another one: --nnodes was forgotten, or left out."""
+    tasks = os.environ.get("SLURM_STEP_NUM_TASKS", "1")
+    if os.environ.get("GROUP_WORLD_SIZE") == "1" and tasks != "1" and launch().index == 0 and SHELL not in os.environ:
+        _warn_of_launchers(tasks)
+
+
+@functools.cache
+def _warn_of_launchers(count: str) -> None:
+    """Once, however many trainers there are."""
+    logger.warning(
+        "srun has started %s launchers, and each of them makes a run of its own: for one run, tell torchrun "
+        "--nnodes=%s and a --rdzv-endpoint. Runs of their own need folders of their own.",
+        *(count, count),
+    )
 
 
 _known: tuple[Any, Group | None] = None, None
