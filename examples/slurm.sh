@@ -1,43 +1,39 @@
 #!/usr/bin/env bash
-# A run on several machines under SLURM: one torchrun on each, which starts a process for each of its GPUs.
+# A run on several machines under SLURM: srun starts a process for each GPU, and the first machine is where they meet.
 #
 #   sbatch examples/slurm.sh --model_name_or_path MODEL --train_file train.jsonl --output_dir /shared/out
 #
-# SIGUSR1 comes ten minutes before the time is up: the step is finished and saved by all processes, and the job is queued
-# again under the same number, by which the run knows that it goes on.
+# Ten minutes before the time is up, SIGUSR1 comes to all processes: the step is finished and saved, and the job is queued
+# again. So is it by SLURM itself when a machine fails. When a process is killed, all are started again, three times at
+# most. Each of these starts goes on from the last checkpoint.
+#
+# One process without a GPU on each of two machines: sbatch --nodes=2 --ntasks-per-node=1 --gpus-per-node=0
+# --cpus-per-task=8 examples/slurm.sh ... --use_cpu
 #SBATCH --job-name=burnish
 #SBATCH --nodes=4
-#SBATCH --ntasks-per-node=1
+#SBATCH --ntasks-per-node=8
 #SBATCH --gpus-per-node=8
-#SBATCH --cpus-per-task=64
+#SBATCH --cpus-per-task=8
 #SBATCH --time=24:00:00
-#SBATCH --signal=B:USR1@600
+#SBATCH --signal=USR1@600
 #SBATCH --requeue
 #SBATCH --open-mode=append
 set -uo pipefail
 
-first=$(scontrol show hostnames "$SLURM_JOB_NODELIST" | head -n 1)
-# a run that starts again must not find the addresses of processes that are gone
-export TORCH_DISABLE_SHARE_RDZV_TCP_STORE=1
-export TORCH_ELASTIC_SHUTDOWN_TIMEOUT=540 # seconds for the step and its checkpoint
+MASTER_ADDR=$(scontrol show hostnames "$SLURM_JOB_NODELIST" | head -n 1)
+MASTER_PORT=$((20000 + SLURM_JOB_ID % 10000)) # another for each job, since a machine may run several
+SRUN_CPUS_PER_TASK=${SLURM_CPUS_PER_TASK:-1}  # srun does not ask the job for it
+OMP_NUM_THREADS=${OMP_NUM_THREADS:-$SRUN_CPUS_PER_TASK}
+export MASTER_ADDR MASTER_PORT SRUN_CPUS_PER_TASK OMP_NUM_THREADS
 
-srun --kill-on-bad-exit=0 torchrun \
-    --nnodes="$SLURM_JOB_NUM_NODES" --nproc_per_node="$SLURM_GPUS_ON_NODE" --max-restarts=3 \
-    --rdzv-id="$SLURM_JOB_ID" --rdzv-backend=c10d --rdzv-endpoint="$first:29500" \
-    --signals-to-handle=SIGTERM,SIGINT,SIGHUP,SIGQUIT,SIGUSR1 \
-    -m burnish train "$@" &
-run=$!
-
-stopped=no
-stop() {
-    stopped=yes
-    scancel --signal=USR1 "$SLURM_JOB_ID.0"
-}
-trap stop USR1
-wait "$run"
-code=$?
-if [ $stopped = yes ]; then
-    wait "$run" # the first wait ended with the signal
-    scontrol requeue "$SLURM_JOB_ID"
-fi
+for _ in 1 2 3 4; do
+    # when one ends, the others end by themselves, after they have written what they have to
+    srun --kill-on-bad-exit=0 --wait=600 burnish train "$@"
+    code=$?
+    case $code in
+    138) scontrol requeue "$SLURM_JOB_ID" && exit $code ;; # 128 + SIGUSR1
+    130 | 143) exit $code ;;                               # stopped by hand: Ctrl-C, scancel
+    esac
+    [ $code -lt 128 ] && exit $code # at its end, or an error that would come again; above, a process was killed
+done
 exit $code
