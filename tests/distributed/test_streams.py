@@ -90,9 +90,9 @@ SETTINGS: dict[str, dict[str, Any]] = {
 
 @pytest.mark.parametrize("name", SETTINGS)
 def test_parts_of_a_stream_go_on_from_their_own_places(name: str, tmp_path: Path) -> None:
-    """Stopped where both processes are in their second shards, and where one has come to its end."""
+    """Stopped where both processes are in their second shards, where one has come to its end, and in the next pass."""
     straight = together(2, tmp_path / "straight", 2, **SETTINGS[name])
-    for stop in (5, 6):
+    for stop in (5, 6, 8):
         broken = tmp_path / f"broken {stop}"
         together(2, broken, 2, stop, **SETTINGS[name])
         resumed = together(2, broken, 2, resume=True, **SETTINGS[name])

@@ -12,6 +12,7 @@ import fsspec
 import pytest
 
 from burnish.cli.fingerprints import fingerprint, fingerprints
+from burnish.cli.rows import read_rows
 from burnish.core.errors import DataError
 from burnish.tasks.files import read_table
 from burnish.tasks.shards import shards
@@ -36,7 +37,7 @@ def lines(rows: list[Any]) -> bytes:
 def test_lines_of_json_in_a_storage(storage: Any) -> None:
     storage.pipe({"/data/rows-0.jsonl": lines(ROWS[:2]), "/data/rows-1.jsonl": lines(ROWS[2:])})
     assert read_table("memory://data/rows-0.jsonl").to_list() == ROWS[:2]
-    assert read_table("memory://data/rows-*.jsonl").to_list() == ROWS
+    assert read_table("memory://data/rows-*.jsonl").to_list() == read_rows("memory://data/rows-*.jsonl") == ROWS
 
 
 def test_parquet_in_a_storage(storage: Any, tmp_path: Path) -> None:

@@ -92,7 +92,7 @@ def evaluate(model: Path, file: str, folder: Path, given: dict[str, Any]) -> Rep
         folder: for the texts that are generated.
         given: flags by name.
     """
-    rows = read_rows(Path(file))
+    rows = read_rows(file)
     data = _data(model, file, rows, given)
     load_torch()
     with quiet():

@@ -80,7 +80,7 @@ def command(words: Sequence[str]) -> int:
 
 def predictions_for_file(model: str | Path, task: str, file: str, output_file: Path, max_rows: int | None) -> None:
     """Writes the rows of a file with the model's predictions."""
-    rows = read_rows(Path(file))[:max_rows]
+    rows = read_rows(file)[:max_rows]
     write_rows(output_file, answer(Question(Path(model), rows, file, None, task)))
 
 
@@ -137,7 +137,7 @@ def _question(given: Given, sentences: list[str]) -> Question:
     most = given.values.get("max_predict_samples")
     if most is not None and most < 1:
         raise SettingError(f"--max_predict_samples {most}: set it to 1 or more.")
-    rows = read_rows(Path(files[0]))[:most]
+    rows = read_rows(files[0])[:most]
     return Question(Path(model), rows, files[0], column, task)
 
 

@@ -17,8 +17,8 @@ LINES = (".jsonl", ".ndjson")
 FORMATS = (*SEPARATORS, *LINES, ".json", ".parquet")
 
 
-def read_rows(path: Path) -> list[Row]:
-    """All rows of a file. Raises `DataError` naming file and row."""
+def read_rows(path: str | Path) -> list[Row]:
+    """All rows of a file, of several by a pattern, or of a storage. Raises `DataError` naming file and row."""
     from burnish.tasks.files import read_table
 
     rows: list[Row] = read_table(path).to_list()
