@@ -6,11 +6,16 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import tiny
 import torch
 import transformers
 from distributed.forked import in_processes, values
 from trainer import runs
 from zero_runs import CPU, KINDS, LOADED_BY, stage, trained
+
+import burnish
+from burnish.core import zero_parts
+from burnish.core.errors import SettingError
 
 TOLERANCE = 1e-6
 
@@ -92,3 +97,67 @@ def test_going_on_otherwise(way: str, sources: dict[str, Path], tmp_path: Path) 
     assert found["step"] == 4
     assert found["loss"] == pytest.approx(straight["loss"], rel=1e-2 if changes else 2e-5)
     assert runs.difference(found["weights"], straight["weights"]) < (1e-4 if changes else 1e-6)
+
+
+def evaluated_and_trained_again(folder: Path, source: Path | None, config: Any) -> dict[str, Any]:
+    """One trainer from its first evaluation to a second training, and the best of its evaluations."""
+    settings = {"eval_strategy": "steps", "eval_steps": 1, "save_strategy": "steps", "save_steps": 1}
+    args = runs.arguments(
+        folder, deepspeed=config, max_steps=2, load_best_model_at_end=True, learning_rate=1e-2, optim="adamw_torch",
+        per_device_train_batch_size=4 if config else 8, **settings,
+    )  # fmt: skip
+    model = transformers.AutoModelForTokenClassification.from_pretrained(source)
+    rows = KINDS["tags"][1]
+    run = burnish.Trainer(model, args, train_dataset=rows(16), eval_dataset=rows(5), processing_class=tiny.tokenizer(),
+                          data_collator=transformers.DataCollatorForTokenClassification(tiny.tokenizer()))  # fmt: skip
+    found = {"before": run.evaluate()["eval_loss"]}
+    run.train()
+    found["best"] = run.evaluate()["eval_loss"]
+    found["predicted"] = float(abs(run.predict(rows(5)).predictions).sum())
+    run.train()
+    found |= {f"step {step}": loss for step, loss in runs.logged(run, "loss").items()}
+    run.save_model(str(folder / "saved"))
+    return found
+
+
+def test_one_trainer_after_another_work(sources: dict[str, Path], tmp_path: Path) -> None:
+    given = (sources["tags"],)
+    alone = evaluated_and_trained_again(tmp_path / "alone", *given, None)
+    both = values(in_processes(2, tmp_path, evaluated_and_trained_again, tmp_path / "both", *given, stage(3)))
+    for found in both:
+        assert found == pytest.approx(alone, rel=1e-4)
+    assert runs.difference(*(loaded("tags", tmp_path / name / "saved") for name in ("alone", "both"))) < 1e-4
+
+
+def others(folder: Path, source: Path) -> dict[str, Any]:
+    """What else comes of arguments with ZeRO-3: new weights, and trainers that do not ask for it."""
+    args = runs.arguments(folder, deepspeed=stage(3))
+    config = transformers.AutoConfig.from_pretrained(source)
+    torch.manual_seed(0)
+    drawn = transformers.AutoModelForCausalLM.from_config(config)
+    built = transformers.LlamaForCausalLM(config)
+    found: dict[str, Any] = {
+        "drawn": {name: zero_parts.whole(weight) for name, weight in drawn.named_parameters()},
+        "built": zero_parts.lies_in_parts(built),
+    }
+    with pytest.raises(SettingError) as error:
+        burnish.Trainer(drawn, runs.arguments(folder), train_dataset=tiny.language_rows(2))
+    found["words"] = str(error.value)
+    less = runs.arguments(folder, deepspeed=stage(2))
+    found["later"] = zero_parts.lies_in_parts(transformers.AutoModelForCausalLM.from_pretrained(source))
+    del args, less
+    return found
+
+
+def test_new_weights_and_other_trainers(sources: dict[str, Path], tmp_path: Path) -> None:
+    torch.manual_seed(0)
+    config = transformers.AutoConfig.from_pretrained(sources["causal lm"])
+    whole = transformers.AutoModelForCausalLM.from_config(config)
+    for found in values(in_processes(2, tmp_path, others, tmp_path, sources["causal lm"])):
+        for name, weight in whole.named_parameters():
+            drawn = found["drawn"][name]
+            assert float(drawn.std()) == pytest.approx(float(weight.detach().std()), abs=5e-3), name
+            assert float(drawn.mean()) == pytest.approx(float(weight.detach().mean()), abs=5e-3), name
+        assert not found["built"], "a class that is called builds a whole model"
+        assert not found["later"], "the latest arguments decide"
+        assert "was loaded in parts" in found["words"]

@@ -29,7 +29,7 @@ WORK = ("load", "evaluate", "save", "train")
 
 def large(**changes: Any) -> Any:
     shape = {"hidden_size": 768, "num_attention_heads": 12, "num_key_value_heads": 12, "intermediate_size": 2048}
-    return tiny.llama(**shape, num_hidden_layers=3, vocab_size=4096, **changes)
+    return tiny.llama(**shape, num_hidden_layers=5, vocab_size=4096, **changes)
 
 
 class Watched:
@@ -99,7 +99,7 @@ def test_no_process_holds_a_model_that_lies_in_parts(tmp_path: Path, capsys: pyt
             print(f"  {kind:9}", *(f"{work} {max(one[work] for one in of_processes) / size:.2f}" for work in WORK))
     assert size > 100e6
     for one in found["in parts"]:
-        assert max(one["load"], one["evaluate"], one["save"]) < 0.75 * size
+        assert max(one["load"], one["evaluate"], one["save"]) < 0.8 * size
     largest = {kind: max(one["train"] for one in of_processes) for kind, of_processes in found.items()}
     assert largest["in parts"] < largest["whole"] - 0.75 * size
     saved = [

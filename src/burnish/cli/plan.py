@@ -127,8 +127,10 @@ def learning_rate(arguments: Any, num_steps: int) -> str:
 
 def parameters(model: Any) -> str:
     """How many are trained, of how many. Raises `UserError` for none."""
-    total = sum(p.numel() for p in model.parameters())
-    trained = sum(p.numel() for p in model.parameters() if p.requires_grad)
+    from burnish.core.zero_parts import num_elements
+
+    total = sum(num_elements(p) for p in model.parameters())
+    trained = sum(num_elements(p) for p in model.parameters() if p.requires_grad)
     if not trained:
         raise UserError("No parameter of the model is trainable: every one has requires_grad False.")
     return f"{trained:,}" if trained == total else f"{trained:,} trained of {total:,} ({trained / total:.2%})"

@@ -1,4 +1,4 @@
-"""Tensors on a disk that are read as if they were in memory, for what is gathered to be written and too large for it."""
+"""Tensors on a disk that are read as if they were in memory, for what is gathered to be written, and too large."""
 
 from __future__ import annotations
 

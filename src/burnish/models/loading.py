@@ -12,7 +12,7 @@ import torch
 from safetensors import SafetensorError
 from torch import nn
 
-from burnish.core import randomness
+from burnish.core import randomness, zero_parts
 from burnish.core.errors import SettingError
 from burnish.core.importing import importing
 
@@ -77,7 +77,8 @@ def load_model(
     for name, value in config_changes.items():
         setattr(config, name, value)
     source = find_source(model_name_or_path, with_weights=True)
-    with quiet_loading(), _failure_in_words(source), _seeded(seed):
+    in_place = zero_parts.loaded_whole() if source.is_gguf else zero_parts.without_new_names()
+    with quiet_loading(), _failure_in_words(source), _seeded(seed), in_place:
         model, report = auto_class.from_pretrained(
             source.name,
             config=config,

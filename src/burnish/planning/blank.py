@@ -12,6 +12,7 @@ import torch
 from torch import nn
 
 from burnish.core.errors import SettingError
+from burnish.core.zero_parts import loaded_whole
 from burnish.engines.tables import FEWEST_ELEMENTS
 
 from .scenario import Scenario
@@ -37,7 +38,8 @@ def blank_model(auto_class_name: str, config: Any, scenario: Scenario) -> Any:
 
     auto_class = getattr(transformers, auto_class_name)
     try:
-        model = auto_class.from_config(config, dtype=getattr(torch, scenario.weights))
+        with loaded_whole():
+            model = auto_class.from_config(config, dtype=getattr(torch, scenario.weights))
     except ValueError as error:
         name = getattr(config, "model_type", "this")
         raise SettingError(f"A model of type {name!r} cannot be made as {auto_class_name}: {error}") from error

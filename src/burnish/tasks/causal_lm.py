@@ -101,9 +101,11 @@ class CausalLM:
 
 
 def _check_causal(model: Any) -> None:
+    """Not of a model in parts, with which nothing can be computed before it is trained."""
+    from burnish.core.zero_parts import lies_in_parts
     from burnish.models.causality import sees_following_tokens
 
-    if sees_following_tokens(model):
+    if not lies_in_parts(model) and sees_following_tokens(model):
         raise SettingError(
             f"{type(model).__name__} sees the words that it is to predict: its attention looks ahead, so it would only "
             "learn to copy. Take a model that was made to continue texts (GPT-2, Llama, …), or --task masked-lm."
