@@ -48,9 +48,9 @@ class Launch:
 class Names(NamedTuple):
     """Variables of the environment that say where a process stands."""
 
-    count: str
-    index: str
-    local_index: str
+    how_many: str
+    which: str
+    which_on_machine: str
 
 
 TORCHRUN = Names("WORLD_SIZE", "RANK", "LOCAL_RANK")
@@ -81,26 +81,26 @@ def launch() -> Launch:
         SettingError: the launcher and the group contradict each other.
     """
     names = SCHEDULERS.get(scheduler() or "", TORCHRUN)
-    told = Launch(_number(names.count, 1), _number(names.index, 0), _number(names.local_index, 0))
+    told = Launch(_number(names.how_many, 1), _number(names.which, 0), _number(names.which_on_machine, 0))
     dist = sys.modules.get("torch.distributed")
     if dist is None or not dist.is_available() or not dist.is_initialized():
         return told
     count, index = dist.get_world_size(), dist.get_rank()
-    says_other_count = names.count in os.environ and count != told.count
-    if says_other_count or (names.index in os.environ and index != told.index):
+    says_other_count = names.how_many in os.environ and count != told.count
+    if says_other_count or (names.which in os.environ and index != told.index):
         raise SettingError(
-            f"The launcher says that this is process {told.index} of {told.count} ({names.index}, {names.count}), and "
+            f"The launcher says that this is process {told.index} of {told.count} ({names.which}, {names.how_many}), and "
             f"the process group that exists says {index} of {count}. Make the group with the numbers of the launcher, "
             "or none: burnish makes it."
         )
-    return Launch(count, index, told.local_index if names.local_index in os.environ else index)
+    return Launch(count, index, told.local_index if names.which_on_machine in os.environ else index)
 
 
 def scheduler() -> str | None:
     """Which of `SCHEDULERS` has started this process as one of several, without a launcher of torch in between."""
-    if TORCHRUN.count in os.environ or SHELL in os.environ:
+    if TORCHRUN.how_many in os.environ or SHELL in os.environ:
         return None
-    return next((name for name, names in SCHEDULERS.items() if _number(names.count, 1) > 1), None)
+    return next((name for name, names in SCHEDULERS.items() if _number(names.how_many, 1) > 1), None)
 
 
 def gpu_index() -> int:
@@ -151,7 +151,7 @@ def check_meeting_place() -> None:
         )
     # said by all of them: mpirun ends the others as soon as one has ended
     raise SettingError(
-        f"{name} has started {os.environ[names.count]} processes ({names.count}), which do not know where they meet: "
+        f"{name} has started {os.environ[names.how_many]} processes ({names.how_many}), which do not know where they meet: "
         f"{unset}. {HOW_TO_MEET[name]}, or start one torchrun on each machine. For as many runs that have nothing to "
         "do with each other, each in a folder of its own, set WORLD_SIZE=1."
     )
