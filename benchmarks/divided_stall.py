@@ -1,4 +1,4 @@
-"""How long training of a divided model stands still for a checkpoint: a Llama of 43 million weights with the moments of
+"""How long training of a divided model stands still for a checkpoint: a Llama of 42 million weights with the moments of
 AdamW (0.5 GB) on two CPU processes with FSDP.
 
 Stalls are measured as in `checkpoint_stall`, on the first process; both wait for each other in every step.

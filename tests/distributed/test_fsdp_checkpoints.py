@@ -17,7 +17,7 @@ from distributed.test_fsdp import whole
 from trainer import runs
 
 import burnish
-from burnish.checkpoint import find, weights
+from burnish.checkpoint import copies, find, weights
 from burnish.checkpoint.merge import merge
 from burnish.checkpoint.verify import problem_with
 
@@ -100,8 +100,9 @@ def test_what_parts_look_like(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("engine", ["fsdp", "parts"])
-def test_adapters(engine: str, tmp_path: Path) -> None:
-    """Frozen and trained weights side by side; adapters are whole in every checkpoint."""
+def test_adapters(engine: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Frozen and trained weights side by side; adapters are whole in every checkpoint, also behind the training."""
+    monkeypatch.setattr(copies, "WORTH_A_COPY", 0)
     straight = trained(tmp_path / "straight", 1, build=with_adapters)
     together(engine, tmp_path / "run", stop=2, build=with_adapters)
     checkpoint = tmp_path / "run" / "checkpoint-2"

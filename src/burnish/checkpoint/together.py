@@ -204,7 +204,8 @@ class Begun:
 
     def _look_for_records(self) -> None:
         for path in self.folder.glob(f"{RECORD}*"):
-            self.records.setdefault(int(path.name.removeprefix(RECORD)), files.read_json(path))
+            with contextlib.suppress(OSError, ValueError):  # it is there the next time
+                self.records.setdefault(int(path.name.removeprefix(RECORD)), files.read_json(path))
 
     def _refuse_lost(self, missing: list[int]) -> None:
         """Raises `CheckpointError` where a process has ended, or nothing is heard of one on another machine."""

@@ -45,7 +45,7 @@ class Pending:
 
 
 class Saving:
-    """Writes the checkpoints of one run of a trainer, on its first process.
+    """Writes the checkpoints of one run of a trainer, on its first process; of a divided model, on all of them.
 
     With `save_async` the training waits for a copy in the host's memory only, where a checkpoint is not small. One is
     written at a time; how it went is said by `look`, in the thread of the training.
@@ -66,10 +66,10 @@ class Saving:
         self.output_dir = Path(args.output_dir)
         self.failed: CheckpointError | None = None
         """Why the latest checkpoint is missing; None where it is there."""
-        self._memory, self._writer = copies.HostMemory(), BackgroundWriter()
+        self._memory, self._memory_of_part = copies.HostMemory(), copies.HostMemory()
+        self._writer = BackgroundWriter()
         self._not_begun: CheckpointError | None = None
         self._pending: Pending | None = None
-        self._memory_of_part = copies.HostMemory()
         self._begun: together.Begun | None = None
         """The checkpoint that is being written, where it is a work of all processes."""
         self._last: int | None = None
@@ -272,10 +272,11 @@ class Saving:
         return self.args.save_async and copies.can_be_held(snapshot)
 
     def _copied(self, copy: Callable[[], T]) -> T | None:
-        """None where there is no memory for a copy."""
+        """None where there is no copy, for want of memory above all: what else keeps it from being made is met again, and
+        told, when it is written."""
         try:
             return copy()
-        except (MemoryError, RuntimeError) as error:
+        except Exception as error:
             self._memory, self._memory_of_part = copies.HostMemory(), copies.HostMemory()
             logger.warning(
                 "checkpoint-%d is written before the training goes on: there is no copy of it (%s).",
