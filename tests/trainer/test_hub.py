@@ -17,7 +17,7 @@ import pytest
 import tiny
 import transformers
 from distributed.forked import in_processes
-from hub_server import TOKEN, Hub, local_hub
+from hub_server import TOKEN, Hub, Repo, local_hub
 from safetensors.torch import load_file
 from trainer import runs
 
@@ -351,6 +351,16 @@ def test_a_card_of_ones_own_is_uploaded_as_it_is(hub: Hub, tmp_path: Path) -> No
     assert uploaded(hub)["README.md"] == b"# My words"
 
 
+def test_a_card_that_somebody_has_written_on_the_hub_stays(hub: Hub, tmp_path: Path) -> None:
+    there = {"README.md": b"---\nlicense: mit\n---\n# My words"}
+    hub.repos[NAME] = Repo(private=False, branches={"main": dict(there)})
+    run = uploading_each(tmp_path)
+    run.train()
+    assert uploaded(hub) == {**of_model(tmp_path), **there}
+    run.push_to_hub(language="en")
+    assert b"language: en" in uploaded(hub)["README.md"].replace(b"language:\n- en", b"language: en"), "asked for"
+
+
 def test_the_card_names_the_repository(hub: Hub, tmp_path: Path) -> None:
     trainer(tmp_path / "out").train()
     card = uploaded(hub)["README.md"].decode()
@@ -392,6 +402,23 @@ def test_of_two_processes_one_uploads(hub: Hub, tmp_path: Path) -> None:
     assert steps[0][:3] == steps[1][:3] == [2, 4, 6]
     assert [path for _, path in hub.asked].count("/api/repos/create") == 1
     assert uploaded(hub) == of_model(tmp_path / "out")
+
+
+def in_parts(folder: Path, strategy: str) -> Any:
+    sharding = {"fsdp": "full_shard", "fsdp_config": {"state_dict_type": "SHARDED_STATE_DICT"}}
+    run = trainer(folder, hub_strategy=strategy, save_total_limit=1, **sharding)
+    run.train()
+    return run.uploads.failed
+
+
+@pytest.mark.parametrize("strategy", ["every_save", "checkpoint"])
+def test_a_divided_model_is_whole_at_the_end(hub: Hub, tmp_path: Path, strategy: str) -> None:
+    ended = in_processes(2, tmp_path / "answers", in_parts, tmp_path / "out", strategy)
+    assert [one.value for one in ended] == [None, None] and [one.error for one in ended] == [None, None]
+    assert uploaded(hub).items() >= of_model(tmp_path / "out").items()
+    assert {path.name for path in find.checkpoints(tmp_path / "out")} == {"checkpoint-6"}
+    there = hub.files(NAME, below="last-checkpoint/")
+    assert there == (on_disk(tmp_path / "out" / "checkpoint-6") if strategy == "checkpoint" else {})
 
 
 def refused(folder: Path) -> Any:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import logging
-from collections.abc import Iterator, Mapping
+import tempfile
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     from huggingface_hub import CommitInfo, HfApi
 
 MAIN = "main"
+CARD = "README.md"
 
 
 @dataclass(frozen=True)
@@ -29,11 +31,13 @@ class Upload:
         message: of the commit.
         files: names in the repository to what they hold: a file here, or a short text.
         folders: folders of the repository, such as ``last-checkpoint``, of which nothing stays but these files.
+        keeps_card: whether a README.md of this text, where the repository has it, stays in place of the one in `files`.
     """
 
     message: str
     files: Mapping[str, Path | str]
     folders: tuple[str, ...] = ()
+    keeps_card: Callable[[str], bool] | None = None
 
     def outdates(self, name: str) -> bool:
         """Whether a file in the repository goes: weights of an older model that a reader would take for these, and
@@ -109,13 +113,22 @@ class Repository:
             }
             if upload.folders:  # the weights that lie in them too are sent once
                 model = [one for name, one in added.items() if not name.startswith(upload.folders)]
-                api.preupload_lfs_files(self.name, model, revision=self.revision, free_memory=False)
+                api.preupload_lfs_files(self.name, model, revision=self.revision, num_threads=2, free_memory=False)
             there = api.list_repo_files(self.name, revision=self.revision)
+            if CARD in there and CARD in added and self._keeps_its_card(api, upload):
+                del added[CARD]
             removed = [CommitOperationDelete(name, is_folder=False) for name in there if upload.outdates(name)]
             operations: list[CommitOperationAdd | CommitOperationDelete] = [*removed, *added.values()]
             return api.create_commit(
                 self.name, operations, commit_message=upload.message, revision=self.revision, num_threads=2
             )
+
+    def _keeps_its_card(self, api: HfApi, upload: Upload) -> bool:
+        if upload.keeps_card is None:
+            return False
+        with tempfile.TemporaryDirectory(prefix="burnish-") as folder:
+            path = api.hf_hub_download(self.name, CARD, revision=self.revision, local_dir=folder)
+            return upload.keeps_card(Path(path).read_text(encoding="utf-8", errors="replace"))
 
     @contextlib.contextmanager
     def _api(self) -> Iterator[HfApi]:

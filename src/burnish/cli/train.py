@@ -301,7 +301,7 @@ def upload(trainer: Any, names: Sequence[str]) -> None:
     """The model to the hub, where that is asked for. A failure ends the command, once all else is done."""
     from burnish.run.hub import upload_model
 
-    if not trainer.args.push_to_hub or not trainer.is_world_process_zero():
+    if not trainer.args.push_to_hub:
         return
     repository = trainer.uploads.repository
     say(f"\nuploading the model to {repository.url if repository else 'the hub'}")

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import logging
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from dataclasses import replace
 from functools import partial
@@ -19,8 +19,9 @@ from burnish.checkpoint import hub_files
 from burnish.checkpoint.export import CARD
 from burnish.checkpoint.hub import Repository, Upload, is_offline
 from burnish.core.errors import CheckpointError, HubError
-from burnish.core.processes import told_to_all
+from burnish.core.processes import told_to_all, turns
 from burnish.core.protocols import StopRequest
+from burnish.tracking.model_card import is_somebodys_own, may_replace
 
 from .export import export, exported, is_draft
 from .uploads import UploadCallback, Uploads
@@ -116,9 +117,11 @@ def finish(trainer: Trainer, args: Any, stop: StopRequest) -> None:
     error: the model is on the disk."""
     if not args.push_to_hub:
         return
-    trainer.uploads.settle(stop)
+    _on_first(trainer, lambda: trainer.uploads.settle(stop))
     if trainer.uploads.at_end:
-        _save_and_upload(trainer, "End of training", stop)
+        names = _saved(trainer)
+        upload_model(trainer, names, "End of training", stop)
+        _tell_failure(trainer)
 
 
 def save_model(trainer: Trainer, folder: Path, internal: bool) -> None:
@@ -128,31 +131,61 @@ def save_model(trainer: Trainer, folder: Path, internal: bool) -> None:
     if not uploads or folder != Path(str(args.output_dir)):
         export(trainer, folder, args.to_dict())
     if uploads:
-        _save_and_upload(trainer, "Model save")
+        names = _saved(trainer)
+        if trainer.is_world_process_zero():
+            _upload_model(trainer, names, "Model save")
+        _tell_failure(trainer)
 
 
-def _save_and_upload(trainer: Trainer, message: str, stop: StopRequest | None = None) -> None:
-    with contextlib.suppress(HubError):  # told below; the name is known to the card where it can be
+def _saved(trainer: Trainer) -> list[str] | HubError:
+    """The names of the files of the model, once they are in the output folder; why they are not."""
+    with contextlib.suppress(HubError):  # told when it is uploaded; the card has the name where it is known
         _open(trainer)
     try:
-        names = exported(trainer)
+        return exported(trainer)
     except CheckpointError as error:
-        trainer.uploads.failed = HubError(f"The model is not on the hub, since it could not be saved: {error}")
-    else:
-        upload_model(trainer, names, message, stop)
+        return HubError(f"The model is not on the hub, since it could not be saved: {error}")
+
+
+def _tell_failure(trainer: Trainer) -> None:
     if trainer.uploads.failed is not None:
         logger.error("%s", trainer.uploads.failed)
 
 
-def upload_model(trainer: Trainer, names: Sequence[str], message: str, stop: StopRequest | None = None) -> None:
-    """Uploads files of the output folder from the first process, and waits until they are there. A failure is kept in
-    `trainer.uploads.failed`, with the command that uploads them.
+def upload_model(
+    trainer: Trainer, names: Sequence[str] | HubError, message: str, stop: StopRequest | None = None
+) -> None:
+    """Uploads files of the output folder from the first process, and waits until they are there. All processes call it,
+    and wait as long. A failure is kept in `trainer.uploads.failed`, with the command that uploads them.
 
     Args:
-        names: of the files.
+        names: of the files, or why they are not there.
         stop: a signal ends the wait, and the run.
     """
-    if not trainer.is_world_process_zero():
+    _on_first(trainer, lambda: _upload_model(trainer, names, message, stop))
+
+
+def _on_first(trainer: Trainer, work: Callable[[], None]) -> None:
+    """Done by the first process, for which the others wait without a limit."""
+    if trainer.engine.num_processes == 1:
+        work()
+        return
+    wait, is_done = turns("uploads")
+    if trainer.is_world_process_zero():
+        try:
+            work()
+        finally:
+            is_done()
+    else:
+        wait()
+    trainer.engine.processes.table([0.0])  # the first process keeps what the others look at, and may end after this
+
+
+def _upload_model(
+    trainer: Trainer, names: Sequence[str] | HubError, message: str, stop: StopRequest | None = None
+) -> None:
+    if isinstance(names, HubError):
+        trainer.uploads.failed = names
         return
     args, uploads = trainer.settings, trainer.uploads
     trainer.callback_handler.fire("on_push_begin")
@@ -185,7 +218,8 @@ def _name(trainer: Trainer) -> str:
 def _begin_model(trainer: Trainer, names: Sequence[str], message: str, then: str | None = None) -> Future[Any]:
     folder = Path(str(trainer.settings.output_dir))
     files = {name: folder / name for name in names if (folder / name).is_file()}
-    return trainer.uploads.begin("The model", Upload(message, files), then)
+    keeps = is_somebodys_own if may_replace(folder / CARD) else None
+    return trainer.uploads.begin("The model", Upload(message, files, keeps_card=keeps), then)
 
 
 def push_to_hub(

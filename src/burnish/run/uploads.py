@@ -17,6 +17,7 @@ from burnish.checkpoint.hub_queue import UploadQueue
 from burnish.core.errors import CheckpointError, HubError
 from burnish.core.events import TrainerCallback
 from burnish.core.protocols import StopRequest
+from burnish.tracking.model_card import is_somebodys_own
 
 from .export import card_for
 
@@ -108,7 +109,7 @@ class UploadCallback(TrainerCallback):
 
     def __init__(self, trainer: Trainer, args: Any) -> None:
         self.trainer, self.output_dir, self.must = trainer, Path(args.output_dir), bool(args.hub_always_push)
-        self.strategy = HubStrategy(args.hub_strategy)
+        self.strategy, self._has_said = HubStrategy(args.hub_strategy), False
         self.uploads_checkpoints = self.strategy in (HubStrategy.CHECKPOINT, HubStrategy.ALL_CHECKPOINTS)
 
     def on_train_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
@@ -136,13 +137,19 @@ class UploadCallback(TrainerCallback):
             folders = (hub_files.LAST_CHECKPOINT if is_last else checkpoint.name,)
             files |= hub_files.of_checkpoint(checkpoint, folders[0])
         if not files:
-            logger.warning("%s holds parts of the weights: the model is uploaded at the end.", checkpoint.name)
+            self._say_once("Checkpoints hold parts of the weights: the model is uploaded at the end of the training.")
             return
-        upload = Upload(f"Training in progress, step {step}", files, folders)
+        keeps = is_somebodys_own if isinstance(files.get(CARD), str) else None
+        upload = Upload(f"Training in progress, step {step}", files, folders, keeps)
         try:
             self.trainer.uploads.begin(checkpoint.name, upload, AGAIN, checkpoint, self.must)
         except CheckpointError as error:
             logger.warning("%s was not uploaded. %s", checkpoint.name, error)
+
+    def _say_once(self, words: str) -> None:
+        if not self._has_said:
+            self._has_said = True
+            logger.warning("%s", words)
 
     def _card(self) -> dict[str, Path | str]:
         """The card of now; one of somebody's own in the output folder."""

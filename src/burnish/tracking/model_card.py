@@ -42,7 +42,12 @@ OURS = "<!-- burnish writes this file anew with every model it saves here, until
 
 def may_replace(card: Path) -> bool:
     """Whether a card may be written here: there is none, or one of ours that nobody has taken over."""
-    return not card.exists() or OURS in card.read_text(encoding="utf-8", errors="replace")
+    return not card.exists() or not is_somebodys_own(card.read_text(encoding="utf-8", errors="replace"))
+
+
+def is_somebodys_own(card: str) -> bool:
+    """Whether a card of this text was not written by burnish, or was taken over."""
+    return OURS not in card
 
 
 def model_card(facts: CardFacts) -> str:
