@@ -37,6 +37,19 @@ def test_a_weight_of_two_names_is_found_under_one(saved: tuple[Path, Tied]) -> N
     assert again.head.weight is again.words.weight
 
 
+@pytest.mark.filterwarnings("ignore::UserWarning:torch")
+def test_what_torch_has_written_is_read(tmp_path: Path) -> None:
+    """Files of torch.distributed.checkpoint, as earlier checkpoints have them."""
+    import torch.distributed.checkpoint as dcp
+
+    model, again = Tied(), Tied()
+    writer = dcp.HuggingFaceStorageWriter(path=str(tmp_path / "parts"), save_distributed=True)
+    content = {f"model.{name}": value for name, value in model.state_dict().items() if name != "head.weight"}
+    dcp.save(content, storage_writer=writer, no_dist=True)
+    load_weights(again, tmp_path)
+    assert torch.equal(again.head.weight, model.words.weight) and torch.equal(again.head.bias, model.head.bias)
+
+
 @pytest.mark.parametrize(
     ("model", "words"),
     [

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import random
 import signal
 import threading
 import time
@@ -207,6 +208,37 @@ def test_a_process_that_is_killed_leaves_the_last_good_checkpoint(on: int, where
     assert newest is not None and newest.name == ("checkpoint-2" if where == "before" else "checkpoint-4")
     values(in_processes(2, tmp_path, resumed, folder, newest))
     assert all(name.startswith("checkpoint-") for name in on_disk(folder))
+
+
+def at_a_moment(folder: Path, kind: str, on: int | None, seconds: float) -> Any:
+    """Saves after every step; one process is killed so long after the first checkpoint stands."""
+
+    def kill() -> None:
+        while not list(folder.glob("checkpoint-*")):
+            time.sleep(0.005)
+        time.sleep(seconds)
+        os.kill(os.getpid(), signal.SIGKILL)
+
+    if rank() == on:
+        threading.Thread(target=kill, daemon=True).start()
+    given = {} if kind == "parts" else {"fsdp_config": {}}
+    made = run(folder, max_steps=12, save_steps=1, save_total_limit=2, **given)
+    made.train(resume_from_checkpoint="auto")
+    return whole(made.model)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", range(6))
+def test_a_process_that_is_killed_at_any_moment(seed: int, tmp_path: Path) -> None:
+    draw = random.Random(seed)
+    kind, on, seconds = draw.choice(("parts", "parts", "full")), draw.randrange(2), 0.8 * draw.random()
+    (straight, _) = values(in_processes(2, tmp_path, at_a_moment, tmp_path / "straight", kind, None, 0.0))
+    in_processes(2, tmp_path, at_a_moment, tmp_path / "run", kind, on, seconds)
+    assert find.newest_good(tmp_path / "run", None) is not None
+    assert all(problem_with(path) is None for path in (tmp_path / "run").glob("checkpoint-*"))
+    for weights in values(in_processes(2, tmp_path, at_a_moment, tmp_path / "run", kind, None, 0.0)):
+        assert runs.difference(weights, straight) == 0.0
+    assert good(tmp_path / "run", 11, 12)
 
 
 def slow(folder: Path, seconds: float, at: dict[int, Callable[[], Any]] | None = None, **settings: Any) -> Any:

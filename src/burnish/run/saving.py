@@ -272,8 +272,8 @@ class Saving:
         return self.args.save_async and copies.can_be_held(snapshot)
 
     def _copied(self, copy: Callable[[], T]) -> T | None:
-        """None where there is no copy, for want of memory above all: what else keeps it from being made is met again, and
-        told, when it is written."""
+        """None where there is no copy, for want of memory above all: what else keeps it from being made is met again,
+        and told, when it is written."""
         try:
             return copy()
         except Exception as error:
