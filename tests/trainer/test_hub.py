@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import concurrent.futures.thread
 import json
 import logging
 import multiprocessing
@@ -313,6 +314,21 @@ def test_a_push_behind_the_script(hub: Hub, tmp_path: Path) -> None:
     outcome = run.push_to_hub(blocking=False)
     assert not outcome.done()
     assert outcome.result(20).oid and uploaded(hub) == of_model(tmp_path)
+
+
+def test_a_push_that_outlives_the_script(hub: Hub, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Python starts no more threads of a pool from the moment on that a script ends."""
+
+    class Large(burnish.Trainer):
+        def save_model(self, output_dir: str | None = None, _internal_call: bool = False) -> None:
+            super().save_model(output_dir)
+            for name in ("one.bin", "two.bin"):
+                Path(str(output_dir), name).write_text(name)
+
+    run = runs.trainer(tmp_path, Large, hub_model_id="mine")
+    monkeypatch.setattr(concurrent.futures.thread, "_shutdown", True)
+    run.push_to_hub(blocking=False).result(20)
+    assert {"one.bin", "two.bin", "model.safetensors"} <= set(uploaded(hub))
 
 
 def test_a_push_that_fails_raises(hub: Hub, tmp_path: Path) -> None:

@@ -32,12 +32,21 @@ class Upload:
         files: names in the repository to what they hold: a file here, or a short text.
         folders: folders of the repository, such as ``last-checkpoint``, of which nothing stays but these files.
         keeps_card: whether a README.md of this text, where the repository has it, stays in place of the one in `files`.
+        one_by_one: sends one file after the other, as Python has to that is about to end and starts no more threads.
     """
 
     message: str
     files: Mapping[str, Path | str]
     folders: tuple[str, ...] = ()
     keeps_card: Callable[[str], bool] | None = None
+    one_by_one: bool = False
+
+    def sent_before(self) -> list[list[str]]:
+        """Names of files that are sent before the others, those of each list together: the model, so that weights that
+        lie in `folders` too are sent once."""
+        if self.one_by_one:
+            return [[name] for name in self.files]
+        return [[name for name in self.files if not name.startswith(self.folders)]] if self.folders else []
 
     def outdates(self, name: str) -> bool:
         """Whether a file in the repository goes: weights of an older model that a reader would take for these, and
@@ -111,9 +120,9 @@ class Repository:
                 name: CommitOperationAdd(name, content if isinstance(content, Path) else content.encode())
                 for name, content in upload.files.items()
             }
-            if upload.folders:  # the weights that lie in them too are sent once
-                model = [one for name, one in added.items() if not name.startswith(upload.folders)]
-                api.preupload_lfs_files(self.name, model, revision=self.revision, num_threads=2, free_memory=False)
+            for names in upload.sent_before():
+                some = [added[name] for name in names]
+                api.preupload_lfs_files(self.name, some, revision=self.revision, num_threads=2, free_memory=False)
             there = api.list_repo_files(self.name, revision=self.revision)
             if CARD in there and CARD in added and self._keeps_its_card(api, upload):
                 del added[CARD]

@@ -215,11 +215,13 @@ def _name(trainer: Trainer) -> str:
     return trainer.uploads.name or repository_of(trainer.settings).name
 
 
-def _begin_model(trainer: Trainer, names: Sequence[str], message: str, then: str | None = None) -> Future[Any]:
+def _begin_model(trainer: Trainer, names: Sequence[str], message: str, outlives: bool = False) -> Future[Any]:
+    """Begins to upload the model, which may go on while the script ends where it `outlives` it."""
     folder = Path(str(trainer.settings.output_dir))
     files = {name: folder / name for name in names if (folder / name).is_file()}
     keeps = is_somebodys_own if may_replace(folder / CARD) else None
-    return trainer.uploads.begin("The model", Upload(message, files, keeps_card=keeps), then)
+    upload = Upload(message, files, keeps_card=keeps, one_by_one=outlives)
+    return trainer.uploads.begin("The model", upload, "" if outlives else None)
 
 
 def push_to_hub(
@@ -262,7 +264,7 @@ def push_to_hub(
         names = sorted({*names, CARD})
     if revision is not None and self.uploads.repository is not None:
         self.uploads.repository = replace(self.uploads.repository, revision=revision).ready()
-    outcome = _begin_model(self, names, commit_message, None if blocking else "")
+    outcome = _begin_model(self, names, commit_message, outlives=not blocking)
     if blocking:
         return outcome.result()
     self.uploads.outlive_the_script()
