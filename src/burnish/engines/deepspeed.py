@@ -21,6 +21,7 @@ from burnish.core.protocols import Processes
 from burnish.core.zero_parts import lies_in_parts, without_new_names
 
 from . import deepspeed_config as configuration
+from . import deepspeed_swapped as swapped
 from . import deepspeed_universal as universal
 from .deepspeed_ops import check_builds, operators, require_package
 from .deepspeed_universal import TAG
@@ -397,6 +398,8 @@ class DeepSpeedEngine(SingleEngine):
         if self.process_index == 0:
             universal.write_topology(folder, self._topology)
         self._ds.save_checkpoint(str(folder), tag=TAG, save_latest=False)
+        if self._is_on_disk and self.process_index == 0:
+            swapped.write_names(self._ds.optimizer, folder)
 
     @property
     def _topology(self) -> dict[str, Any]:
@@ -407,19 +410,26 @@ class DeepSpeedEngine(SingleEngine):
             "optimizer": type(self.optimizer).__name__
             if "optimizer" not in self.config
             else self.config["optimizer"]["type"],
+            **({universal.ON_DISK: True} if self._is_on_disk else {}),
         }
+
+    @property
+    def _is_on_disk(self) -> bool:
+        offloaded = self.config["zero_optimization"].get("offload_optimizer") or {}
+        return bool(offloaded.get("device") == "nvme")
 
     def resume_from(self, folder: Path, scratch: Path, whole: Callable[[], dict[str, Any]]) -> None:
         """Raises `CheckpointError` where the state cannot be divided among these processes."""
-        offloaded = self.config["zero_optimization"].get("offload_optimizer") or {}
-        if offloaded.get("device") == "nvme":
-            raise CheckpointError(
-                "A run with the optimizer's states on a disk (offload_optimizer, device nvme) does not get them "
-                "back from a checkpoint as they were. Go on with the device cpu, or start a new run from the weights: "
-                f"model_name_or_path={str(folder.parent)!r} without resume_from_checkpoint."
-            )
         written = self.processes.from_first(lambda: universal.read_topology(folder))
         self._resumed, self._is_universal = folder, written != self._topology
+        if self._is_universal and self._is_on_disk:
+            by = "an undivided optimizer" if written is None else _words(written)
+            raise CheckpointError(
+                "A run with the optimizer's states on a disk (offload_optimizer, device nvme) gets them from a "
+                f"checkpoint of the same kind alone: {_words(self._topology)}; this one was written by {by}. Go on as "
+                "it was written, or start a new run from the weights: "
+                f"model_name_or_path={str(folder.parent)!r} without resume_from_checkpoint."
+            )
         if not self._is_universal:
             return
         by = "an undivided optimizer" if written is None else _words(written)
@@ -450,6 +460,10 @@ class DeepSpeedEngine(SingleEngine):
                 with_schedule = self.has_own_schedule
                 path, _ = self._ds.load_checkpoint(str(folder), tag=TAG, load_lr_scheduler_states=with_schedule)
                 assert path is not None, "there is none"
+                if self._is_on_disk:
+                    part = Path(self._ds._get_zero_ckpt_name(str(folder), TAG))
+                    files = folder / TAG / "offloaded_tensors" / f"rank{self.process_index:02d}"
+                    swapped.restore(self._ds.optimizer, folder, part, files)
         except (RuntimeError, ValueError, KeyError, AssertionError, OSError) as error:
             raise CheckpointError(f"The state of DeepSpeed in {folder} cannot be read: {error}") from error
         for entry in self._ds.basic_optimizer.state.values():

@@ -24,6 +24,8 @@ TAG = "state"
 """Name of the folder that DeepSpeed writes into."""
 TOPOLOGY = "topology.json"
 """Beside DeepSpeed's own files: by what they were written, so that nobody has to guess it from their names."""
+ON_DISK = "on a disk"
+"""In the topology of a state that the processes had on a disk (nvme)."""
 MOMENTS = ("exp_avg", "exp_avg_sq")
 """What the universal form knows of an optimizer: the moments of Adam."""
 PREFIX = "module."
@@ -57,6 +59,12 @@ def whole_state(
     Raises:
         CheckpointError: DeepSpeed's tool failed, or the state is of another model.
     """
+    if (read_topology(folder) or {}).get(ON_DISK):
+        raise CheckpointError(
+            f"The optimizer's state in {folder} was written by a run that had it on a disk (offload_optimizer, device "
+            "nvme), and cannot be converted. Go on as it was written, or start a new run from the weights of the "
+            "checkpoint."
+        )
     _run_converter(folder / TAG, scratch / TAG)
     names = {id(weight): name for name, weight in model.named_parameters()}
     groups, state, number = [], {}, 0
