@@ -23,6 +23,7 @@ help:
 	@echo "make test     all tests"
 	@echo "make test-deepspeed   tests with DeepSpeed, whose operators are compiled on the first call"
 	@echo "make grid     the same run on all engines and numbers of processes: the largest differences"
+	@echo "make test-lowest   tests with the lowest versions that pyproject.toml admits, in .venv-lowest"
 	@echo "make check    lint, types, and the tests that are quick"
 	@echo "make bench    burnish against transformers, TRL, Lightning and a bare loop, in turns"
 	@echo "make torture  runs that are killed and damaged by the hundred; figures in out/torture.json"
@@ -65,6 +66,17 @@ grid: export MAX_JOBS ?= 1
 grid: $(VENV)/.deepspeed
 	PATH="$(abspath $(BIN)):$$PATH" $(BIN)/python tests/distributed/grid.py
 
+# PYTHON=python3.10 for the lowest Python. torch from PyPI is its CUDA build: about 7 GB with what it asks for.
+LOWEST := .venv-lowest
+$(LOWEST)/.test: pyproject.toml constraints-lowest.txt
+	$(PYTHON) -m venv $(LOWEST)
+	$(LOWEST)/bin/python -m pip install --quiet -c constraints-lowest.txt -e '.[metrics,plot,peft]' \
+		pytest pytest-xdist scikit-learn seqeval
+	@touch $@
+
+test-lowest: $(LOWEST)/.test
+	$(LOWEST)/bin/python -m pytest -n $(WORKERS) --dist loadfile -m "not newest"
+
 check: lint types
 	$(BIN)/python -m pytest -n $(WORKERS) --dist loadfile -m "not slow"
 
@@ -99,4 +111,4 @@ cases: $(VENV)/.test
 	$(BIN)/python -m pytest $(CASES) -q -p no:cacheprovider
 
 clean:
-	rm -rf $(VENV) build dist .pytest_cache .mypy_cache .ruff_cache
+	rm -rf $(VENV) $(LOWEST) build dist .pytest_cache .mypy_cache .ruff_cache

@@ -52,6 +52,7 @@ assert not main({arguments!r})
 
 
 @pytest.mark.slow
+@pytest.mark.newest
 def test_training_on_a_file_loads_only_what_it_uses(tmp_path: Path) -> None:
     model = model_folder(tmp_path / "model", tiny.bert("SequenceClassification"))
     file = write_csv(tmp_path / "train.csv", reviews())

@@ -17,6 +17,7 @@ def test_the_methods_are_those_of_transformers():
 
 
 @pytest.mark.parametrize("name", NAMES)
+@pytest.mark.newest
 def test_the_arguments_are_those_of_transformers(name):
     def parameters(cls):
         return list(inspect.signature(getattr(cls, name)).parameters)

@@ -63,7 +63,7 @@ def test_the_manifest_names_every_other_file(tmp_path: Path) -> None:
     content = manifest.read(checkpoint)
     assert set(content["files"]) == {path.name for path in checkpoint.iterdir()} - {"manifest.json"}
     assert (content["step"], content["run_id"], content["world_size"], content["only_model"]) == (2, "run-a", 1, False)
-    assert content["versions"]["torch"] == torch.__version__
+    assert torch.__version__.startswith(content["versions"]["torch"])  # "+cu128" may follow
     assert problem_with(checkpoint) is None
 
 

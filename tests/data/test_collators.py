@@ -218,7 +218,7 @@ def test_multiple_choice_agrees_with_transformers() -> None:
     ]
     labelled = [{**row, "label": i % 2} for i, row in enumerate(features)]
     tokenizer = tiny.tokenizer()
-    theirs = transformers.DataCollatorForMultipleChoice(tokenizer)(labelled)
+    theirs = transformers.DataCollatorForMultipleChoice(tokenizer)([dict(row) for row in labelled])
     same(DataCollatorForMultipleChoice(tokenizer)(labelled), theirs)
     assert "labels" not in DataCollatorForMultipleChoice(tokenizer)(features)
     features[2]["input_ids"].append([5])

@@ -48,6 +48,7 @@ def test_checkpointing_recomputes_and_is_undone() -> None:
         torch.testing.assert_close(found[name], plain[name])
 
 
+@pytest.mark.newest
 def test_checkpointing_is_undone_after_a_failure_and_kept_where_it_was_on() -> None:
     model = tiny.llama()
     with pytest.raises(KeyError), gradient_checkpointing(model, True, None):
@@ -87,6 +88,7 @@ def recomputed(model: Any) -> list[int]:
         ({"offload": True, "every_n_layers": 4}, [2, 1, 1, 1]),
     ],
 )
+@pytest.mark.newest
 def test_what_is_for_the_model_and_not_for_torch(
     options: dict[str, Any], calls: list[int], caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -108,7 +110,10 @@ class Older(nn.Module):
     ("model", "options", "message"),
     [
         (Older(), {"offload": True}, "Older does not know 'offload'"),
-        (tiny.llama(), {"every_n_layers": 0}, "'every_n_layers' = 0; it must be 1 or more"),
+        pytest.param(
+            *(tiny.llama(), {"every_n_layers": 0}, "'every_n_layers' = 0; it must be 1 or more"),
+            marks=pytest.mark.newest,
+        ),
     ],
 )
 def test_what_a_model_cannot_do(model: Any, options: dict[str, Any], message: str) -> None:

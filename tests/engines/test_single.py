@@ -85,7 +85,8 @@ def test_a_fused_optimizer_leaves_a_step_out_by_itself(kind: Any) -> None:
     model = net()
     made, optimizer = engine(), kind(model.parameters(), lr=0.1, fused=True)
     made.attach(model, optimizer)
-    assert optimizer._step_supports_amp_scaling
+    if not getattr(optimizer, "_step_supports_amp_scaling", False):
+        pytest.skip("from torch 2.11 on for Adagrad")
     backward(made, model)
     _step_where(optimizer, torch.tensor(True))
     once = state_of(model, optimizer)

@@ -127,7 +127,7 @@ def test_certain_predictions_are_still_ordered(sklearn: Any) -> None:
 def test_errors(sklearn: Any, values: int) -> None:
     found, truth = drawn(ROWS, values), drawn(ROWS, values, seed=5)
     for name, reference in (("mse", "mean_squared_error"), ("mae", "mean_absolute_error"), ("r2", "r2_score")):
-        expected = getattr(sklearn, reference)(truth.double(), found.double())
+        expected = getattr(sklearn, reference)(truth.double().numpy(), found.double().numpy())
         assert value_of(name, found, truth) == pytest.approx(expected, rel=1e-6 if name == "r2" else 1e-7)
     assert value_of("rmse", found, truth) == pytest.approx(math.sqrt(value_of("mse", found, truth)))
 

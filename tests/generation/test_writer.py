@@ -14,6 +14,7 @@ from generation import written
 from burnish.core.errors import DataError, SettingError
 from burnish.generation import writer as module
 from burnish.generation.fits import Fit
+from burnish.models.contract import facts_of
 
 GREEDY = {"max_new_tokens": 9, "do_sample": False}
 
@@ -156,7 +157,7 @@ def test_a_small_cache_changes_nothing(tokens: int, monkeypatch: pytest.MonkeyPa
     """It holds fewer texts, and is made larger and smaller as prompts get shorter."""
     model = written.restless(tiny.llama())
     prompts = written.prompts(12)
-    fit = module.slots_fit(model.eval(), ("cache",), prompts)
+    fit = module.slots_fit(model.eval(), facts_of(model).accepts, prompts)
     assert isinstance(fit, Fit)
     monkeypatch.setattr(module, "CACHE_BYTES", tokens * fit.bytes_per_token)
     found = written.Bench(model, at_once=8).write(prompts, range(12), GREEDY)

@@ -10,7 +10,13 @@ import tiny
 import transformers
 from trainer import runs
 
-CHECKPOINTING: list[Any] = [None, {"every_n_layers": 2}, {"offload": True}, '{"every_n_layers": 3, "offload": true}']
+CHECKPOINTING: list[Any] = [
+    None,
+    *(
+        pytest.param(options, marks=pytest.mark.newest)
+        for options in ({"every_n_layers": 2}, {"offload": True}, '{"every_n_layers": 3, "offload": true}')
+    ),
+]
 
 
 @pytest.fixture(scope="module")
