@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import concurrent.futures.thread
+import errno
 import json
 import logging
 import multiprocessing
@@ -23,8 +24,8 @@ from safetensors.torch import load_file
 from trainer import runs
 
 import burnish
-from burnish.checkpoint import find, layout, verify
-from burnish.core.errors import HubError
+from burnish.checkpoint import files, find, layout, verify
+from burnish.core.errors import CheckpointError, HubError
 
 NAME = "me/mine"
 MODEL = {
@@ -305,6 +306,8 @@ def test_push_to_hub(hub: Hub, tmp_path: Path) -> None:
     assert done.commit_message == "By hand" and uploaded(hub) == of_model(tmp_path)
     run.push_to_hub(revision="other", license="mit", tags=["small"], dataset="rows")
     card = uploaded(hub, "other")["README.md"].decode()
+    run.push_to_hub("Again")
+    assert hub.repos[NAME].commits[-1] == ("main", "Again"), "a branch is that of one push"
     assert "license: mit" in card and "- small" in card and card.count("# mine") == 1
 
 
@@ -347,6 +350,24 @@ def test_saving_a_model_uploads_it(hub: Hub, tmp_path: Path) -> None:
     run.save_model(str(tmp_path / "elsewhere"))
     assert hub.messages(NAME) == ["Model save"], "the same model"
     assert set(on_disk(tmp_path / "elsewhere")) == MODEL
+
+
+def test_a_model_that_cannot_be_saved_is_an_error(
+    hub: Hub, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def full(path: Path) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(path))
+
+    run = trainer(tmp_path, save_strategy="no")
+    with monkeypatch.context() as disk:
+        disk.setattr(files, "sync", full)
+        with pytest.raises(CheckpointError, match="No space left"):
+            run.save_model()
+    with monkeypatch.context() as disk:
+        run.add_callback(At(6, lambda: disk.setattr(files, "sync", full)))
+        run.train()
+    assert run.state.global_step == 6 and "No space left" in str(run.uploads.failed)
+    assert hub.messages(NAME) == [] and str(run.uploads.failed) in caplog.text
 
 
 def test_a_save_model_of_the_users_own(hub: Hub, tmp_path: Path) -> None:
@@ -435,6 +456,20 @@ def test_a_divided_model_is_whole_at_the_end(hub: Hub, tmp_path: Path, strategy:
     assert {path.name for path in find.checkpoints(tmp_path / "out")} == {"checkpoint-6"}
     there = hub.files(NAME, below="last-checkpoint/")
     assert there == (on_disk(tmp_path / "out" / "checkpoint-6") if strategy == "checkpoint" else {})
+
+
+def unsaved(folder: Path) -> Any:
+    def full(path: Path) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(path))
+
+    run = trainer(folder, At(6, lambda: setattr(files, "sync", full)), save_strategy="no")
+    run.train()
+    return str(run.uploads.failed)
+
+
+def test_of_two_processes_both_end_where_the_model_cannot_be_saved(hub: Hub, tmp_path: Path) -> None:
+    first, second = in_processes(2, tmp_path / "answers", unsaved, tmp_path / "out")
+    assert "No space left" in first.value and second.value == "None"
 
 
 def refused(folder: Path) -> Any:

@@ -8,7 +8,6 @@ from __future__ import annotations
 import contextlib
 import logging
 from collections.abc import Callable, Sequence
-from concurrent.futures import Future
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -119,32 +118,39 @@ def finish(trainer: Trainer, args: Any, stop: StopRequest) -> None:
         return
     _on_first(trainer, lambda: trainer.uploads.settle(stop))
     if trainer.uploads.at_end:
-        names = _saved(trainer)
+        _know_the_name(trainer)
+        names: list[str] | HubError
+        try:
+            names = exported(trainer)
+        except CheckpointError as error:  # of the first process; the others wait for its upload all the same
+            names = HubError(f"The model is not on the hub, since it could not be saved: {error}")
         upload_model(trainer, names, "End of training", stop)
         _tell_failure(trainer)
 
 
 def save_model(trainer: Trainer, folder: Path, internal: bool) -> None:
-    """What `Trainer.save_model` does."""
+    """What `Trainer.save_model` does. An upload that fails is told.
+
+    Raises:
+        CheckpointError: the model could not be written.
+    """
     args = trainer.settings
     uploads = args.push_to_hub and not (internal or trainer.is_in_train or is_draft(folder))
     if not uploads or folder != Path(str(args.output_dir)):
         export(trainer, folder, args.to_dict())
     if uploads:
-        names = _saved(trainer)
+        _know_the_name(trainer)
+        names = exported(trainer)
+        trainer.callback_handler.fire("on_push_begin")
         if trainer.is_world_process_zero():
             _upload_model(trainer, names, "Model save")
         _tell_failure(trainer)
 
 
-def _saved(trainer: Trainer) -> list[str] | HubError:
-    """The names of the files of the model, once they are in the output folder; why they are not."""
-    with contextlib.suppress(HubError):  # told when it is uploaded; the card has the name where it is known
+def _know_the_name(trainer: Trainer) -> None:
+    """The card of a model has the name of its repository. Why there is none is told when it is to be uploaded."""
+    with contextlib.suppress(HubError):
         _open(trainer)
-    try:
-        return exported(trainer)
-    except CheckpointError as error:
-        return HubError(f"The model is not on the hub, since it could not be saved: {error}")
 
 
 def _tell_failure(trainer: Trainer) -> None:
@@ -162,6 +168,7 @@ def upload_model(
         names: of the files, or why they are not there.
         stop: a signal ends the wait, and the run.
     """
+    trainer.callback_handler.fire("on_push_begin")
     _on_first(trainer, lambda: _upload_model(trainer, names, message, stop))
 
 
@@ -184,15 +191,14 @@ def _on_first(trainer: Trainer, work: Callable[[], None]) -> None:
 def _upload_model(
     trainer: Trainer, names: Sequence[str] | HubError, message: str, stop: StopRequest | None = None
 ) -> None:
-    if isinstance(names, HubError):
-        trainer.uploads.failed = names
-        return
     args, uploads = trainer.settings, trainer.uploads
-    trainer.callback_handler.fire("on_push_begin")
+    if isinstance(names, HubError):
+        uploads.failed = names
+        return
     trainer.engine.processes.at("uploading the model")
     try:
         _open(trainer)
-        outcome = _begin_model(trainer, names, message)
+        outcome = uploads.begin("The model", _of_model(trainer, names, message))
         uploads.wait(stop)
         outcome.result()
     except HubError as error:
@@ -215,13 +221,12 @@ def _name(trainer: Trainer) -> str:
     return trainer.uploads.name or repository_of(trainer.settings).name
 
 
-def _begin_model(trainer: Trainer, names: Sequence[str], message: str, outlives: bool = False) -> Future[Any]:
-    """Begins to upload the model, which may go on while the script ends where it `outlives` it."""
+def _of_model(trainer: Trainer, names: Sequence[str], message: str, one_by_one: bool = False) -> Upload:
+    """Files of the output folder."""
     folder = Path(str(trainer.settings.output_dir))
     files = {name: folder / name for name in names if (folder / name).is_file()}
     keeps = is_somebodys_own if may_replace(folder / CARD) else None
-    upload = Upload(message, files, keeps_card=keeps, one_by_one=outlives)
-    return trainer.uploads.begin("The model", upload, "" if outlives else None)
+    return Upload(message, files, keeps_card=keeps, one_by_one=one_by_one)
 
 
 def push_to_hub(
@@ -262,9 +267,10 @@ def push_to_hub(
     if details:
         self.create_model_card(**{"model_name": _name(self).rpartition("/")[2], **details})
         names = sorted({*names, CARD})
+    upload, branch = _of_model(self, names, commit_message, one_by_one=not blocking), None
     if revision is not None and self.uploads.repository is not None:
-        self.uploads.repository = replace(self.uploads.repository, revision=revision).ready()
-    outcome = _begin_model(self, names, commit_message, outlives=not blocking)
+        branch = replace(self.uploads.repository, revision=revision).ready()
+    outcome = self.uploads.begin("The model", upload, None if blocking else "", repository=branch)
     if blocking:
         return outcome.result()
     self.uploads.outlive_the_script()

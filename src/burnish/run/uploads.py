@@ -52,7 +52,13 @@ class Uploads:
         self._waits_at_exit = False
 
     def begin(
-        self, name: str, upload: Upload, then: str | None = None, reads: Path | None = None, must: bool = True
+        self,
+        name: str,
+        upload: Upload,
+        then: str | None = None,
+        reads: Path | None = None,
+        must: bool = True,
+        repository: Repository | None = None,
     ) -> Future[Any]:
         """Uploads behind what comes next. How it went is logged.
 
@@ -60,9 +66,11 @@ class Uploads:
             name: of what is uploaded, for people.
             then: what follows a failure; None where whoever waits for the outcome tells it.
             reads, must: see `UploadQueue.add`.
+            repository: another one than that of the run.
         """
-        assert self.repository is not None
-        work = partial(self._upload, self.repository, name, upload, then, reads)
+        repository = repository or self.repository
+        assert repository is not None, "it is made ready first"
+        work = partial(self._upload, repository, name, upload, then, reads)
         return self.queue.add(name, work, reads, must)
 
     def _upload(self, repository: Repository, name: str, upload: Upload, then: str | None, reads: Path | None) -> Any:
