@@ -5,11 +5,13 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import peft
 import pytest
 import tiny
 import torch
 import transformers
 from distributed.forked import in_processes, values
+from safetensors.torch import load_file
 from trainer import runs
 from zero_runs import CPU, KINDS, LOADED_BY, stage, trained
 
@@ -127,6 +129,37 @@ def test_one_trainer_after_another_work(sources: dict[str, Path], tmp_path: Path
     for found in both:
         assert found == pytest.approx(alone, rel=1e-4)
     assert runs.difference(*(loaded("tags", tmp_path / name / "saved") for name in ("alone", "both"))) < 1e-4
+
+
+def with_adapters(folder: Path, source: Path, config: Any, **changes: Any) -> dict[str, Any]:
+    """Adapters that are made whole, on a model in parts."""
+    settings = {"per_device_train_batch_size": 4 if config else 8, "max_steps": 2, "learning_rate": 1e-2, **changes}
+    args = runs.arguments(folder, deepspeed=config, eval_strategy="steps", eval_steps=1, save_strategy="steps",
+                          save_steps=1, load_best_model_at_end=True, optim="adamw_torch", **settings)  # fmt: skip
+    model = transformers.AutoModelForCausalLM.from_pretrained(source)
+    lora = peft.LoraConfig(r=4, target_modules=["q_proj", "v_proj"], task_type="CAUSAL_LM")
+    run = burnish.Trainer(
+        tiny.seeded(lambda: peft.get_peft_model(model, lora)),
+        args,
+        train_dataset=tiny.language_rows(16),
+        eval_dataset=tiny.language_rows(5),
+        processing_class=tiny.tokenizer(),
+        data_collator=transformers.DataCollatorForTokenClassification(tiny.tokenizer()),
+    )
+    run.train(resume_from_checkpoint=folder / "checkpoint-1" if changes else None)
+    run.save_model(str(folder / "saved"))
+    return {"eval_loss": run.evaluate()["eval_loss"], **{str(n): x for n, x in runs.logged(run, "loss").items()}}
+
+
+def test_adapters_of_a_model_in_parts(sources: dict[str, Path], tmp_path: Path) -> None:
+    given = (sources["causal lm"],)
+    alone = with_adapters(tmp_path / "alone", *given, None)
+    both = values(in_processes(2, tmp_path, with_adapters, tmp_path / "both", *given, stage(3)))
+    assert both[0] == both[1] == pytest.approx(alone, rel=1e-5)
+    again = values(in_processes(2, tmp_path, with_adapters, tmp_path / "both", *given, stage(3), save_total_limit=5))
+    assert again[0] == both[0], "gone on with from the first step"
+    one, other = (load_file(tmp_path / name / "saved" / "adapter_model.safetensors") for name in ("alone", "both"))
+    assert runs.difference(one, other) < 1e-5
 
 
 def others(folder: Path, source: Path) -> dict[str, Any]:

@@ -8,6 +8,7 @@ from typing import Any
 import torch
 from torch import nn
 
+from burnish.core import zero_parts
 from burnish.core.divided import as_own, divided_like, is_divided
 from burnish.core.errors import CheckpointError
 
@@ -36,6 +37,11 @@ def load(model: Any, folder: Path) -> None:
     Raises:
         CheckpointError: the folder lacks an adapter, or names or shapes differ from those of the model.
     """
+    with zero_parts.gathered(weight for weight in model.parameters() if weight.requires_grad):
+        _load(model, folder)
+
+
+def _load(model: Any, folder: Path) -> None:
     rest_file = folder / layout.TRAINABLE
     rest = tensors.read_file(rest_file) if rest_file.is_file() else {}
     for adapter in names(model):

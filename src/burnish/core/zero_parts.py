@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 import sys
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import torch
@@ -68,6 +68,21 @@ def fill(parameter: Any, value: torch.Tensor) -> None:
         parameter.all_gather()
     parameter.data.copy_(value)
     parameter.partition(has_been_updated=True)
+
+
+@contextlib.contextmanager
+def gathered(parameters: Iterable[Any]) -> Iterator[None]:
+    """Those that lie in parts are whole inside the context, and may be changed there, in the same way on all
+    processes. All take part."""
+    parts = [parameter for parameter in parameters if is_part(parameter)]
+    with without_new_names():
+        for parameter in parts:
+            parameter.all_gather()
+    try:
+        yield
+    finally:
+        for parameter in parts:
+            parameter.partition(has_been_updated=True)
 
 
 @torch.no_grad()

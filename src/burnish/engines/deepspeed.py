@@ -25,7 +25,7 @@ from . import deepspeed_swapped as swapped
 from . import deepspeed_universal as universal
 from .deepspeed_ops import check_builds, operators, require_package
 from .deepspeed_universal import TAG
-from .deepspeed_weights import Untouched, head_of, named_wholes
+from .deepspeed_weights import Untouched, head_of, let_go, named_wholes, take_over
 from .mapped import MappedTensors
 from .precision import Precision
 from .processes import one_group
@@ -36,9 +36,6 @@ from .turns import Turns
 logger = logging.getLogger(__name__)
 
 T = TypeVar("T")
-
-_ENGINE = "_deepspeed_engine"
-"""Where a model keeps the engine that it is in: in its `__dict__`."""
 
 WHOLE_LISTS = ("SGD", "Adam", "AdamW", "Adagrad", "Adadelta", "Adamax", "NAdam", "RAdam", "RMSprop", "ASGD", "Rprop")
 """Optimizers of torch that treat each number by itself. ZeRO gives them pieces of many weights in a row, for which any
@@ -76,7 +73,7 @@ class DeepSpeedEngine(SingleEngine):
         self._ds: Any = None
         self._met: nn.Module | None = None
         self._untouched: Untouched | None = None
-        self._is_updating = self._in_micro_batch = self._is_quiet = False
+        self.is_updating = self._in_micro_batch = self._is_quiet = False
         self._resumed: Path | None = None
         self._is_universal = False
         self._backwards, self._in_backward, self._holds_gradients = 0, False, False
@@ -121,7 +118,8 @@ class DeepSpeedEngine(SingleEngine):
     def _set_up(self, model: nn.Module) -> None:
         import deepspeed
 
-        _take_over(model, self)
+        if self.divides:
+            take_over(model, self)
         one_group(default_backend(self.args.use_cpu))
         deepspeed.init_distributed(dist.get_backend(), auto_mpi_discovery=False, dist_init_required=False)
         self._untouched = Untouched(model)
@@ -197,7 +195,7 @@ class DeepSpeedEngine(SingleEngine):
         ds, untouched, self._ds = self._ds, self._untouched, None
         if ds is None or untouched is None:
             return
-        _let_go(untouched.model)
+        let_go(untouched.model)
         keeps_16_bits = configuration.keeps_16_bits(self.config)
         if untouched.came_divided:
             with self._quietly():
@@ -212,12 +210,12 @@ class DeepSpeedEngine(SingleEngine):
 
     @contextlib.contextmanager
     def updating(self) -> Iterator[None]:
-        self._is_updating = True
+        self.is_updating = True
         try:
             with self._quietly():
                 yield
         finally:
-            self._is_updating = False
+            self.is_updating = False
 
     @contextlib.contextmanager
     def _quietly(self) -> Iterator[None]:
@@ -489,24 +487,3 @@ def _words(topology: Mapping[str, Any]) -> str:
 def _group_of(group: Mapping[str, Any]) -> dict[str, Any]:
     """What DeepSpeed's own optimizer is to know of a group: its weights, and how they decay."""
     return {name: group[name] for name in ("params", "weight_decay", "lr") if name in group}
-
-
-def _take_over(model: nn.Module, engine: DeepSpeedEngine) -> None:
-    """Notes which engine a model is in, and takes it out of another one: of two, each would gather its weights.
-
-    Raises:
-        UserError: the other one is in the middle of a run.
-    """
-    other: DeepSpeedEngine | None = vars(model).get(_ENGINE)
-    if other is not None and other._is_updating:
-        raise UserError(
-            f"{type(model).__name__} lies in parts in a training that is not over. Evaluate with that trainer, or "
-            "train with this one when the other one has ended."
-        )
-    if other is not None:
-        other.finished()
-    vars(model)[_ENGINE] = engine
-
-
-def _let_go(model: nn.Module) -> None:
-    vars(model).pop(_ENGINE, None)

@@ -1,9 +1,9 @@
 """The state of an optimizer that lies on a disk (ZeRO-Infinity), back out of a checkpoint.
 
 DeepSpeed copies its swap files into a checkpoint and back again. That alone begins anew: a fresh optimizer has no
-moments, so theirs are not looked for; steps and what is too small to be swapped are not read; and a file is found by the
-numbers of weights, which count all that a process has ever divided. Here every group of weights gets what it had, and is
-swapped out.
+moments, so theirs are not looked for; steps and what is too small to be swapped are not read; and a file is found by
+the numbers of weights, which count all that a process has ever divided. Here every group of weights gets what it had,
+and is swapped out.
 """
 
 from __future__ import annotations

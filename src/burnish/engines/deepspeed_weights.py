@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from typing import Any
 
 import torch
 from torch import nn
 
 from burnish.core import zero_parts
+from burnish.core.errors import UserError
 
 TRACES = (
     *("all_parameters", "_original_parameters", "_external_params"),
@@ -17,6 +19,30 @@ TRACES = (
 """Attributes that ZeRO gives to modules, besides those that begin with `ds_`."""
 
 HALF = (torch.bfloat16, torch.float16)
+
+_ENGINE = "_deepspeed_engine"
+"""Where a model keeps the engine that it is in: in its `__dict__`."""
+
+
+def take_over(model: nn.Module, engine: Any) -> None:
+    """Notes which engine a model is in, and takes it out of another one: of two, each would gather its weights.
+
+    Raises:
+        UserError: the other one is in the middle of a run.
+    """
+    other = vars(model).get(_ENGINE)
+    if other is not None and other.is_updating:
+        raise UserError(
+            f"{type(model).__name__} lies in parts in a training that is not over. Evaluate with that trainer, or "
+            "train with this one when the other one has ended."
+        )
+    if other is not None:
+        other.finished()
+    vars(model)[_ENGINE] = engine
+
+
+def let_go(model: nn.Module) -> None:
+    vars(model).pop(_ENGINE, None)
 
 
 def head_of(model: nn.Module) -> nn.Module:
