@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,7 @@ import tiny
 import torch
 from distributed.forked import in_processes, values
 from distributed.grid import KINDS, WAYS, told_by, two_passes
+from torch.distributed.fsdp import FSDPModule
 from torch.distributed.tensor import DTensor
 from trainer import runs
 
@@ -152,3 +154,44 @@ def test_a_step_that_is_not_finite_is_so_for_all(tmp_path: Path) -> None:
     one, other = values(in_processes(2, tmp_path, with_a_nan, tmp_path / "skip", "skip"))
     assert runs.difference(one[0], other[0]) == 0.0 and one[1] == other[1]
     assert all(bool(weight.isfinite().all()) for weight in one[0].values())
+
+
+class Branches(torch.nn.Module):
+    """Which of two equal layers are used is said by process."""
+
+    def __init__(self, used: str) -> None:
+        super().__init__()
+        self.a, self.b, self.always = (torch.nn.Linear(2, 1) for _ in range(3))
+        self.used = used
+
+    def forward(self, x: torch.Tensor, labels: torch.Tensor | None = None) -> Any:
+        out = self.always(x) + sum(getattr(self, name)(x) for name in self.used)
+        return {"loss": (out.squeeze(-1) - labels).square().mean(), "logits": out}
+
+
+def branched(folder: Path, used: list[str], older: bool = False, **config: Any) -> Any:
+    if older:  # torch before 2.13
+        del FSDPModule.set_reduce_scatter_unused_params
+    model = tiny.seeded(lambda: Branches(used[int(os.environ["RANK"])]))
+    rows = [{"x": [number % 5 / 4, 1.0 - number % 3], "labels": number % 4 / 2} for number in range(12)]
+    parts = {"model": model, "train_dataset": rows, "data_collator": None}
+    runs.trainer(folder, parts=parts, max_steps=2, fsdp=True, fsdp_config=config).train()
+
+
+@pytest.mark.parametrize("blocks", ["a", "ab"])
+def test_processes_that_use_other_blocks_end(blocks: str, tmp_path: Path) -> None:
+    """torch alone would gather and sum the two layers as if they were one."""
+    used = ["a", "b"] if blocks == "a" else ["ab", "ba"]
+    for one in in_processes(2, tmp_path, branched, tmp_path / "out", used, min_num_params=1):
+        assert one.error == "SettingError" and "the step was not applied" in one.words, one
+        assert ("a, b on one of them alone" if blocks == "a" else "in another order") in one.words
+
+
+def test_a_weight_that_one_process_alone_uses(tmp_path: Path) -> None:
+    """Of weights that are gathered together: zeros are summed where torch can, and the run ends where it cannot."""
+    whole_model = {"auto_wrap_policy": "NO_WRAP"}
+    if hasattr(FSDPModule, "set_reduce_scatter_unused_params"):
+        values(in_processes(2, tmp_path, branched, tmp_path / "zeros", ["a", "b"], **whole_model))
+    older = hasattr(FSDPModule, "set_reduce_scatter_unused_params")
+    for one in in_processes(2, tmp_path, branched, tmp_path / "out", ["a", "b"], older=older, **whole_model):
+        assert one.error == "SettingError" and "a.weight" in one.words and "b.bias" in one.words, one

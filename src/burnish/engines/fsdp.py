@@ -21,6 +21,7 @@ from . import fsdp_weights
 from .buffers import SharedBuffers
 from .fsdp_blocks import blocks_of
 from .fsdp_mesh import mesh_for, sharded_over
+from .fsdp_order import SameOrder
 from .fsdp_settings import Sharding
 from .precision import Precision
 from .shell import Computation, Shell, seeing_through
@@ -65,6 +66,7 @@ class FSDPEngine(SingleEngine):
         self._divided: nn.Module | None = None
         self._group: dist.ProcessGroup | None = None
         self._buffers: SharedBuffers | None = None
+        self._order: SameOrder | None = None
 
     # ------------------------------------------------------------------ the model in parts
 
@@ -154,12 +156,15 @@ class FSDPEngine(SingleEngine):
         """Gradients are summed over the processes, and those that a process lacks are zeros in it."""
         from torch.distributed.fsdp import FSDPModule
 
-        for part in shell.modules():
-            if isinstance(part, FSDPModule):
-                part.set_gradient_divide_factor(1.0)
-                part.set_force_sum_reduction_for_comms(True)
-                if hasattr(part, "set_reduce_scatter_unused_params"):  # from torch 2.13 on
-                    part.set_reduce_scatter_unused_params(True, recurse=False)
+        parts: list[Any] = [part for part in shell.modules() if isinstance(part, FSDPModule)]
+        for part in parts:
+            part.set_gradient_divide_factor(1.0)
+            part.set_force_sum_reduction_for_comms(True)
+            if hasattr(part, "set_reduce_scatter_unused_params"):  # from torch 2.13 on; before, SameOrder refuses them
+                part.set_reduce_scatter_unused_params(True, recurse=False)
+        assert self._divided is not None
+        outer = [shell, *_outer(self._divided)]
+        self._order = SameOrder(self.processes, self._divided, [part for part in parts if part not in outer])
 
     def wrapped(self, model: nn.Module) -> nn.Module:
         self.divide(model)
@@ -172,6 +177,8 @@ class FSDPEngine(SingleEngine):
 
     def finished(self) -> None:
         """The model stays divided."""
+        if self._order is not None:
+            self._order.end()
         if self._divided is not None:
             put_away(self._divided)
 
@@ -196,6 +203,8 @@ class FSDPEngine(SingleEngine):
     def begin_step(self) -> None:
         assert self._buffers is not None, "divide() comes first"
         self._buffers.from_first()
+        assert self._order is not None
+        self._order.begin()
 
     @contextlib.contextmanager
     def micro_batch(self, last: bool) -> Iterator[None]:
@@ -208,6 +217,13 @@ class FSDPEngine(SingleEngine):
         raise AssertionError("processes that hold parts of the weights compute equally many micro-batches")
 
     def completed(self, loss: torch.Tensor) -> torch.Tensor:
+        """The loss summed over the processes.
+
+        Raises:
+            SettingError: they did not compute with the same weights.
+        """
+        assert self._order is not None, "divide() comes first"
+        self._order.check()
         dist.all_reduce(loss)
         return loss
 
