@@ -18,6 +18,7 @@ from zero_runs import CPU, KINDS, LOADED_BY, stage, trained
 import burnish
 from burnish.core import zero_parts
 from burnish.core.errors import SettingError
+from burnish.models.loading import load_model
 
 TOLERANCE = 1e-6
 
@@ -180,6 +181,20 @@ def others(folder: Path, source: Path) -> dict[str, Any]:
     found["later"] = zero_parts.lies_in_parts(transformers.AutoModelForCausalLM.from_pretrained(source))
     del args, less
     return found
+
+
+def with_another_head(folder: Path, source: Path) -> str:
+    args = runs.arguments(folder, deepspeed=stage(3))
+    try:
+        load_model(LOADED_BY["tags"], str(source), num_labels=5, ignore_mismatched_sizes=True)
+    except SettingError as error:
+        return str(error)
+    return f"no error with {args.deepspeed}"
+
+
+def test_a_head_of_another_size_is_refused(sources: dict[str, Path], tmp_path: Path) -> None:
+    words = values(in_processes(2, tmp_path, with_another_head, tmp_path, sources["tags"]))[0]
+    assert "classifier.weight" in words and "stage 2" in words
 
 
 def test_new_weights_and_other_trainers(sources: dict[str, Path], tmp_path: Path) -> None:

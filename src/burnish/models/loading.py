@@ -196,6 +196,12 @@ def _failure_in_words(source: ModelSource) -> Iterator[None]:
     except (OSError, ValueError, RuntimeError, ImportError, KeyError, UnpicklingError, SafetensorError) as error:
         if isinstance(error, SettingError):
             raise
+        unfit = next((line.strip() for line in str(error).splitlines() if "size mismatch" in line), None)
+        if unfit is not None:  # said in this way where it is loaded in parts alone
+            raise SettingError(
+                f"The weights in {source.label} do not fit the task: {unfit} With ZeRO-3 (deepspeed) a head of another "
+                "size cannot be loaded: take stage 2, or save the model with the new head first and load that."
+            ) from error
         raise SettingError(f"{source.missing_text()} {reason_of(error)}") from error
 
 
