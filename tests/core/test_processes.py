@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
+
 import pytest
 
 from burnish.core.errors import SettingError
@@ -56,12 +59,50 @@ def test_what_torch_is_told_counts(monkeypatch):
     assert launch() == Launch(1, 0, 0)
 
 
-def test_one_task_and_a_shell_are_one_process(monkeypatch):
+def test_one_task_is_one_process(monkeypatch):
     started(monkeypatch, "srun", 1, 0, 0)
     assert launch() == Launch(1, 0, 0)
+
+
+WITH_A_TERMINAL = """
+import os, pty
+process, _ = pty.fork()
+if process:
+    raise SystemExit(os.waitstatus_to_exitcode(os.waitpid(process, 0)[1]))
+"""
+COUNT = """
+from burnish.core.processes import launch
+raise SystemExit(launch().count)
+"""
+
+
+def counted(code: str) -> int:
+    """Of how many a process thinks to be one that has no terminal, or one of its own."""
+    return subprocess.run([sys.executable, "-c", code], start_new_session=True, timeout=60).returncode
+
+
+def test_a_shell_of_srun_is_one_process_and_what_srun_starts_there_is_several(monkeypatch):
     started(monkeypatch, "srun", 8, 0, 0)
     monkeypatch.setenv("SLURM_PTY_PORT", "35977")
-    assert launch() == Launch(1, 0, 0)
+    assert (counted(WITH_A_TERMINAL + COUNT), counted(COUNT)) == (1, 8)
+    started(monkeypatch, "mpirun", 4, 0, 0)
+    assert counted(WITH_A_TERMINAL + COUNT) == 4
+
+
+@pytest.mark.parametrize("scheduler", ["mpirun", "mpiexec"])
+def test_mpi_in_a_job_of_slurm(scheduler, monkeypatch):
+    """It starts something on each of two machines by srun, and this the processes."""
+    started(monkeypatch, "srun", 2, 1, 0)
+    started(monkeypatch, scheduler, 8, 5, 1)
+    assert launch() == Launch(8, 5, 1)
+
+
+def test_srun_with_pmi(monkeypatch):
+    """Says some of what mpiexec says."""
+    started(monkeypatch, "srun", 4, 3, 1)
+    monkeypatch.setenv("PMI_SIZE", "4")
+    monkeypatch.setenv("PMI_RANK", "3")
+    assert launch() == Launch(4, 3, 1)
 
 
 @pytest.mark.parametrize(("shown", "index"), [(None, 3), ("0,1,2,3", 3), ("2", 0)])

@@ -57,11 +57,12 @@ TORCHRUN = Names("WORLD_SIZE", "RANK", "LOCAL_RANK")
 """Those of torch. Where they are set, they count: WORLD_SIZE=1 makes a process of the others below one alone."""
 
 SCHEDULERS = {
-    "srun": Names("SLURM_STEP_NUM_TASKS", "SLURM_PROCID", "SLURM_LOCALID"),
     "mpirun": Names("OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_LOCAL_RANK"),
     "mpiexec": Names("PMI_SIZE", "PMI_RANK", "MPI_LOCALRANKID"),
+    "srun": Names("SLURM_STEP_NUM_TASKS", "SLURM_PROCID", "SLURM_LOCALID"),
 }
-"""Those of what starts processes without saying where they meet: SLURM, Open MPI, MPICH and Intel MPI."""
+"""Those of what starts processes without saying where they meet: Open MPI, MPICH and Intel MPI, SLURM. In a job of
+SLURM the first two reach each machine by an srun, whose numbers their processes see as well."""
 
 HOW_TO_MEET = {
     "srun": "Write `export MASTER_PORT=29500 MASTER_ADDR=$(scontrol show hostnames $SLURM_JOB_NODELIST | head -n 1)` "
@@ -71,7 +72,8 @@ HOW_TO_MEET = {
 }
 
 SHELL = "SLURM_PTY_PORT"
-"""Set in a shell that srun has started (--pty), whatever number of tasks it has been given."""
+"""Set in a shell that srun has started (--pty), whatever number of tasks it has been given, and in all that begins
+there."""
 
 
 def launch() -> Launch:
@@ -89,18 +91,35 @@ def launch() -> Launch:
     says_other_count = names.how_many in os.environ and count != told.count
     if says_other_count or (names.which in os.environ and index != told.index):
         raise SettingError(
-            f"The launcher says that this is process {told.index} of {told.count} ({names.which}, {names.how_many}), and "
-            f"the process group that exists says {index} of {count}. Make the group with the numbers of the launcher, "
-            "or none: burnish makes it."
+            f"The launcher says that this is process {told.index} of {told.count} ({names.which}, {names.how_many}), "
+            f"and the process group that exists says {index} of {count}. Make the group with the numbers of the "
+            "launcher, or none: burnish makes it."
         )
     return Launch(count, index, told.local_index if names.which_on_machine in os.environ else index)
 
 
 def scheduler() -> str | None:
     """Which of `SCHEDULERS` has started this process as one of several, without a launcher of torch in between."""
-    if TORCHRUN.how_many in os.environ or SHELL in os.environ:
+    if TORCHRUN.how_many in os.environ:
         return None
-    return next((name for name, names in SCHEDULERS.items() if _number(names.how_many, 1) > 1), None)
+    several = [name for name, names in SCHEDULERS.items() if _number(names.how_many, 1) > 1]
+    if "srun" in several and _is_of_a_shell():
+        several.remove("srun")
+    # srun --mpi=pmi2 says some of what mpiexec says
+    complete = [name for name in several if all(variable in os.environ for variable in SCHEDULERS[name])]
+    return next(iter(complete + several), None)
+
+
+def _is_of_a_shell() -> bool:
+    """Whether this process was started in a shell of srun, and not by another srun there, whose processes have no
+    terminal."""
+    if SHELL not in os.environ:
+        return False
+    try:
+        os.close(os.open("/dev/tty", os.O_RDONLY))
+    except OSError:
+        return False
+    return True
 
 
 def gpu_index() -> int:
@@ -151,9 +170,9 @@ def check_meeting_place() -> None:
         )
     # said by all of them: mpirun ends the others as soon as one has ended
     raise SettingError(
-        f"{name} has started {os.environ[names.how_many]} processes ({names.how_many}), which do not know where they meet: "
-        f"{unset}. {HOW_TO_MEET[name]}, or start one torchrun on each machine. For as many runs that have nothing to "
-        "do with each other, each in a folder of its own, set WORLD_SIZE=1."
+        f"{name} has started {os.environ[names.how_many]} processes ({names.how_many}), which do not know where they "
+        f"meet: {unset}. {HOW_TO_MEET[name]}, or start one torchrun on each machine. For as many runs that have "
+        "nothing to do with each other, each in a folder of its own, set WORLD_SIZE=1."
     )
 
 
