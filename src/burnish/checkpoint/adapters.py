@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +26,7 @@ def names(model: nn.Module) -> list[str]:
 
 def save(model: Any, folder: Path, state: Tensors) -> None:
     """Writes the adapters as `peft` does, and beside them the trained weights that it would leave behind."""
-    pretrained.save(model, folder, state)
+    pretrained.save(_with_prompts_of(model, state), folder, state)
     rest = _left_out(model, state)
     if rest:
         tensors.write(rest, folder / layout.TRAINABLE)
@@ -63,7 +64,8 @@ def _load_adapter(model: Any, adapter: str, place: Path, rest: Tensors) -> None:
     divided = next(filter(is_divided, model.parameters()), None)
     if divided is not None:
         found = {name: divided_like(divided, value) for name, value in found.items()}
-    expected = peft.get_peft_model_state_dict(model, adapter_name=adapter, save_embedding_layers=False)
+    shown = _with_prompts_of(model, {name: torch.zeros(value.shape) for name, value in model.state_dict().items()})
+    expected = peft.get_peft_model_state_dict(shown, adapter_name=adapter, save_embedding_layers=False)
     known = {_short(name) for name in [*expected, *model.state_dict()]}
     given = {_short(name) for name in found}
     missing = [name for name in map(_short, expected) if name not in given]
@@ -93,6 +95,18 @@ def _short(name: str) -> str:
 def _is_computed(model: Any, adapter: str) -> bool:
     """Whether the adapter's file holds a result of trained weights (a prompt made by a network), not the weights."""
     return bool(getattr(model.peft_config[adapter], "is_prompt_learning", False))
+
+
+def _with_prompts_of(model: Any, state: Tensors) -> Any:
+    """The model with a network of its own for prompts, that of `state`: peft computes anew what it writes of them, and
+    the weights of the model may lie in parts, or be newer."""
+    if not any(_is_computed(model, adapter) for adapter in names(model)):
+        return model
+    weights = model.prompt_encoder.named_parameters(prefix="prompt_encoder", remove_duplicate=False)
+    taken = {id(weight): nn.Parameter(state[name], requires_grad=False) for name, weight in weights}
+    twin = pretrained.beside(model)
+    twin._modules = {**model._modules, "prompt_encoder": copy.deepcopy(model.prompt_encoder, taken)}
+    return twin
 
 
 def _left_out(model: Any, state: Tensors) -> Tensors:

@@ -96,7 +96,7 @@ class DeepSpeedEngine(SingleEngine):
             super().meet(model)
         self._met, self.divides = model, lies_in_parts(model)
 
-    def divide(self, model: nn.Module) -> None:
+    def divide(self, model: nn.Module, optimizer: torch.optim.Optimizer | None = None) -> None:
         """Sets DeepSpeed up around a model that was loaded in parts, unless it is: nothing can be computed with it
         before. For a run where its optimizer is known, else for forward passes alone."""
         if self.divides and self._ds is None:

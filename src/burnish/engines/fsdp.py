@@ -76,8 +76,8 @@ class FSDPEngine(SingleEngine):
         Raises:
             SettingError: the optimizer cannot be divided.
         """
-        _refuse_optimizer(optimizer, model)
         self.divide(model, optimizer)
+        _refuse_optimizer(optimizer, model)
         super().attach(model, optimizer)
 
     def divide(self, model: nn.Module, optimizer: torch.optim.Optimizer | None = None) -> None:
@@ -90,6 +90,8 @@ class FSDPEngine(SingleEngine):
             SettingError: the model cannot be divided, or is another one on another process.
         """
         if division_of(model) is None:
+            if optimizer is not None:
+                _refuse_optimizer(optimizer, model)
             self._divide(model, optimizer)
         division = division_of(model)
         assert division is not None
@@ -119,7 +121,8 @@ class FSDPEngine(SingleEngine):
             # outside of blocks a weight stays from its first use in a step to its gradient
             for outer in _outer(model):
                 fsdp_weights.from_first(outer, self.device)
-                fully_shard(outer, reshard_after_forward=False, **options)  # type: ignore[call-overload]
+                done = set(filter(is_divided, outer.parameters()))  # adapters that learn a prompt hold embeddings, too
+                fully_shard(outer, reshard_after_forward=False, ignored_params=done, **options)  # type: ignore[call-overload]
                 follow.on()
             fully_shard(shell, reshard_after_forward=False, **options)  # type: ignore[call-overload]
         except SettingError:
@@ -183,6 +186,8 @@ class FSDPEngine(SingleEngine):
             put_away(self._divided)
 
     def in_turns(self, model: nn.Module) -> contextlib.AbstractContextManager[None]:
+        if self._divided is model:
+            _gather_outer(model)  # what writes texts calls parts of the model, and they gather their blocks alone
         return Turns(self.processes, model, self.device).taken()
 
     # ------------------------------------------------------------------ a step
@@ -192,9 +197,7 @@ class FSDPEngine(SingleEngine):
             return function(model)
 
         def with_outer_weights(inner: nn.Module) -> T:
-            for outer in _outer(inner):
-                unshard: Any = outer
-                unshard.unshard()  # by the model's forward pass otherwise, which the function may do without
+            _gather_outer(inner)  # by the model's forward pass otherwise, which the function may do without
             return function(inner)
 
         found: T = self._shell(Computation(with_outer_weights))
@@ -280,6 +283,13 @@ def _outer(model: nn.Module) -> list[nn.Module]:
     """The model, and before it the one that its adapters' wrapper calls by itself when it generates."""
     base = base_of(model)
     return [model] if base is model else [base, model]
+
+
+def _gather_outer(model: nn.Module) -> None:
+    """The weights outside of blocks. All processes take part."""
+    for outer in _outer(model):
+        unshard: Any = outer
+        unshard.unshard()
 
 
 def _refuse_model(model: nn.Module) -> None:

@@ -15,8 +15,8 @@ from .fsdp_settings import BY_SIZE, ROOT_ONLY, Sharding
 
 def blocks_of(model: nn.Module, sharding: Sharding) -> list[nn.Module]:
     """The blocks of a model, inner ones first. What is in none of them (embeddings, output layer, the last norm) is
-    gathered once a step. A part that shares a weight with another one is no block, nor is what makes logits: a loss may
-    call it by itself, piece by piece.
+    gathered once a step. What shares a weight or a module with another part is no block, nor is what makes logits: a
+    loss may call it by itself, piece by piece.
 
     Raises:
         SettingError: no module is of the classes that are named, or the model shows no blocks.
@@ -77,9 +77,17 @@ def _without_shared(model: nn.Module, blocks: Iterable[nn.Module]) -> list[nn.Mo
     kept = []
     for block in blocks:
         own = _uses(block)
-        if own and all(uses[weight] == times for weight, times in own.items()):
+        if own and all(uses[weight] == times for weight, times in own.items()) and not _is_held_elsewhere(model, block):
             kept.append(block)
     return kept
+
+
+def _is_held_elsewhere(model: nn.Module, block: nn.Module) -> bool:
+    """Whether a module outside of the block holds a part of it too, and may call that by itself: adapters that learn a
+    prompt hold the embeddings."""
+    inside = set(block.modules())
+    others = (module for module in model.modules() if module not in inside)
+    return any(child in inside and child is not block for module in others for child in module.children())
 
 
 def _output_layers(model: nn.Module) -> set[nn.Module]:

@@ -90,8 +90,12 @@ class SingleEngine:
                 "load the model again without them."
             )
 
-    def divide(self, model: nn.Module) -> None:
-        """With `divides`, before a model is computed with: takes it apart, unless it is already. All take part."""
+    def divide(self, model: nn.Module, optimizer: torch.optim.Optimizer | None = None) -> None:
+        """With `divides`, before a model is computed with: takes it apart, unless it is already. All take part.
+
+        Args:
+            optimizer: one that was made of the whole model already.
+        """
 
     def try_backward(self, loss: torch.Tensor) -> None:
         """The gradient of a loss that is tried out before the first step, without a loss scale."""

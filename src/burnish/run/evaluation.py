@@ -121,7 +121,7 @@ def evaluated(
     loss_only = loss_only or of_loss
     judging = Judging(trainer, args, keeps, loss_only, rows_behind(trainer, loader))
     objective, by_length = trainer.objective, loader if isinstance(loader, ByLength) else None
-    trainer.engine.divide(trainer.model)
+    trainer.engine.divide(trainer.model, trainer.given_optimizers[0])
     model = trainer.engine.unwrapped(trainer.model_wrapped)
     lockstep = evaluates_in_lockstep(trainer)  # a row alone, or half a batch, is computed by this process alone
     loop = EvaluationLoop(

@@ -16,6 +16,7 @@ from torch.optim.lr_scheduler import LambdaLR
 from burnish.callbacks.flow import cadences_of
 from burnish.checkpoint import background, find, in_use, restore, run_id, weights
 from burnish.core import run_clock
+from burnish.core.divided import put_away
 from burnish.core.errors import SettingError
 from burnish.core.progress import TrainerControl, TrainerState
 from burnish.core.protocols import StopRequest
@@ -199,6 +200,9 @@ def _flops_of(trainer: Trainer) -> Callable[[Step], float]:
 
 def _new_optimizer(trainer: Trainer, max_steps: int) -> None:
     """A fresh optimizer and schedule, but for those that the user gave."""
+    put_away(
+        trainer.model
+    )  # an optimizer of weights that an evaluation has left gathered would move those copies alone
     trainer.optimizer, trainer.lr_scheduler = trainer.given_optimizers
     trainer.create_optimizer_and_scheduler(max_steps)
     assert trainer.optimizer is not None, "create_optimizer must set self.optimizer"

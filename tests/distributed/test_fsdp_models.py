@@ -1,0 +1,108 @@
+"""Divided models that are put together in other ways than most, and used before they are trained."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import peft
+import pytest
+import tiny
+import torch
+from distributed.forked import in_processes, values
+from distributed.grid import WAYS, collator_for
+from distributed.test_fsdp import whole
+from trainer import runs
+
+FSDP = {"fsdp": True}
+PARTS = {"fsdp": True, "fsdp_config": {"state_dict_type": "SHARDED_STATE_DICT"}}
+
+
+def own_optimizer(model: torch.nn.Module) -> torch.optim.Optimizer:
+    return torch.optim.AdamW(model.parameters(), lr=1e-3, eps=1e-5)
+
+
+def judged_first(folder: Path, count: int, is_own: bool, **settings: Any) -> Any:
+    """Evaluated, trained, evaluated and trained again."""
+    model = tiny.llama()
+    parts = {"model": model, "train_dataset": tiny.language_rows(8), "eval_dataset": tiny.language_rows(3)}
+    parts |= {
+        "data_collator": collator_for("causal lm"),
+        "optimizers": (own_optimizer(model) if is_own else None, None),
+    }
+    given = {"per_device_train_batch_size": 4 // count, "max_steps": 2, **WAYS["clipped AdamW"], **settings}
+    run = runs.trainer(folder, parts=parts, **given)
+    losses = [run.evaluate()["eval_loss"]]
+    for _ in range(2):
+        run.train()
+        losses.append(run.evaluate()["eval_loss"])
+    return losses, runs.logged(run, "grad_norm"), whole(run.model)
+
+
+@pytest.mark.parametrize("is_own", [False, True])
+def test_an_evaluation_before_training_changes_nothing(is_own: bool, tmp_path: Path) -> None:
+    """It leaves weights gathered, of which an optimizer must not be made; and divides the weights of one that is there."""
+    alone = judged_first(tmp_path / "alone", 1, is_own)
+    for found in values(in_processes(2, tmp_path, judged_first, tmp_path / "together", 2, is_own, **FSDP)):
+        assert found[0] == pytest.approx(alone[0], rel=2e-5) and found[1] == pytest.approx(alone[1], rel=2e-5)
+        assert runs.difference(found[2], alone[2]) < 2e-6
+
+
+def of_a_part_after_all(folder: Path) -> None:
+    """An optimizer of weights as they are while they are gathered."""
+    run = runs.trainer(folder, parts={"eval_dataset": tiny.class_rows(2)}, max_steps=1, **FSDP)
+    run.evaluate()
+    run.given_optimizers = torch.optim.SGD(run.model.parameters(), lr=0.1), None
+    run.train()
+
+
+def test_an_optimizer_of_gathered_weights_is_refused(tmp_path: Path) -> None:
+    ended = in_processes(2, tmp_path, of_a_part_after_all, tmp_path)
+    assert [one.error for one in ended] == ["SettingError"] * 2
+
+
+PROMPTS = {
+    "prefix": peft.PrefixTuningConfig(num_virtual_tokens=3, task_type="CAUSAL_LM"),
+    "prompt": peft.PromptTuningConfig(num_virtual_tokens=3, task_type="CAUSAL_LM"),
+    "network": peft.PromptEncoderConfig(num_virtual_tokens=3, task_type="CAUSAL_LM", encoder_hidden_size=16),
+}
+
+
+def prompted(folder: Path, count: int, kind: str, **settings: Any) -> Any:
+    """Adapters that learn a prompt, saved, and read back where the best was."""
+    model = tiny.seeded(lambda: peft.get_peft_model(tiny.llama(), PROMPTS[kind]))
+    parts = {"model": model, "train_dataset": tiny.language_rows(8), "eval_dataset": tiny.language_rows(3)}
+    parts["data_collator"] = collator_for("causal lm")
+    given = {"per_device_train_batch_size": 4 // count, "max_steps": 2, "load_best_model_at_end": True, **settings}
+    given |= dict.fromkeys(("eval_strategy", "save_strategy"), "steps") | {"eval_steps": 1, "save_steps": 1}
+    run = runs.trainer(folder, parts=parts, **{**WAYS["clipped AdamW"], **given})
+    run.train()
+    run.save_model()
+    return whole(run.model), run.evaluate()["eval_loss"]
+
+
+@pytest.mark.parametrize("settings", [FSDP, PARTS], ids=["full", "parts"])
+@pytest.mark.parametrize("kind", PROMPTS)
+def test_learned_prompts(kind: str, settings: dict[str, Any], tmp_path: Path) -> None:
+    """The wrapper holds the embeddings, too, and peft computes what it writes."""
+    alone = prompted(tmp_path / "alone", 1, kind)
+    for weights, loss in values(in_processes(2, tmp_path, prompted, tmp_path / "together", 2, kind, **settings)):
+        assert runs.difference(weights, alone[0]) < 2e-6 and loss == pytest.approx(alone[1], rel=2e-5)
+    one, other = (peft.load_peft_weights(str(tmp_path / name), device="cpu") for name in ("alone", "together"))
+    assert runs.difference(one, other) < 2e-6
+
+
+def with_embeddings_in_a_block(folder: Path, count: int, **settings: Any) -> Any:
+    """BERT names its embeddings as a block, and the wrapper calls those of the words by itself."""
+    config = peft.PromptTuningConfig(num_virtual_tokens=3, task_type="SEQ_CLS")
+    base = lambda: runs.classifier(max_position_embeddings=2 * tiny.MAX_LENGTH)  # noqa: E731
+    model = tiny.seeded(lambda: peft.get_peft_model(base(), config))
+    run = runs.trainer(folder, parts={"model": model}, max_steps=2, per_device_train_batch_size=4 // count, **settings)
+    run.train()
+    return whole(run.model)
+
+
+def test_a_block_of_which_another_module_holds_a_part(tmp_path: Path) -> None:
+    alone = with_embeddings_in_a_block(tmp_path / "alone", 1)
+    for found in values(in_processes(2, tmp_path, with_embeddings_in_a_block, tmp_path / "together", 2, **FSDP)):
+        assert runs.difference(found, alone) < 1e-5
