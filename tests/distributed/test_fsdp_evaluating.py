@@ -81,13 +81,27 @@ def texts(folder: Path, kind: str, count: int, beams: int, **settings: Any) -> A
     return found.predictions.tolist(), found.metrics["test_loss"], run.evaluate()["eval_gen_len"]
 
 
-@pytest.mark.parametrize(("count", "beams"), [(7, 1), (5, 2)])
+@pytest.mark.parametrize(("count", "beams"), [(7, 1), (5, 2), (1, 1)])
 @pytest.mark.parametrize("kind", WRITERS)
 def test_texts_are_those_of_one_process(kind: str, count: int, beams: int, tmp_path: Path) -> None:
+    """Of one row, the other process has none to write, while the first one tries out how the model is decoded."""
     alone = texts(tmp_path / "alone", kind, count, beams)
     for found in values(in_processes(2, tmp_path, texts, tmp_path / "together", kind, count, beams, **FSDP)):
         assert found[0] == alone[0]
         assert found[1:] == pytest.approx(alone[1:], rel=1e-5)
+
+
+def written_first(folder: Path, **settings: Any) -> Any:
+    """Rows without labels: texts are the first that is computed with the model, and begin with its encoder."""
+    args = runs.arguments(folder, burnish.Seq2SeqTrainingArguments, predict_with_generate=True, **settings)
+    collator = transformers.DataCollatorForSeq2Seq(tiny.tokenizer())
+    run = burnish.Seq2SeqTrainer(model=tiny.t5(), args=args, data_collator=collator, processing_class=tiny.tokenizer())
+    return run.predict(tiny.text_rows(3), max_new_tokens=4).predictions.tolist()
+
+
+def test_texts_before_any_loss(tmp_path: Path) -> None:
+    alone = written_first(tmp_path / "alone")
+    assert values(in_processes(2, tmp_path, written_first, tmp_path / "together", **FSDP)) == [alone, alone]
 
 
 class OwnStep(burnish.Trainer):

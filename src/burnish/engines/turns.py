@@ -17,7 +17,8 @@ from torch import nn
 from burnish.core.divided import base_of
 from burnish.core.protocols import Processes
 
-DONE, WHOLE, ENCODER = 0, 1, 2
+DONE, WHOLE, ENCODER, DECODER = 0, 1, 2, 3
+"""What a process is about to call. The decoder is called by the model, which is given what the encoder has read."""
 
 
 class Turns:
@@ -32,19 +33,18 @@ class Turns:
         self._model: Any = cast(Any, base_of(model))
         config = getattr(self._model, "config", None)
         self._encoder: Any = self._model.get_encoder() if getattr(config, "is_encoder_decoder", False) else None
-        self._is_inside = False
+        self._inside: nn.Module | None = None
 
     @contextlib.contextmanager
     def taken(self) -> Iterator[None]:
         """At the end, waits until the others have come there, too."""
-        parts = {WHOLE: self._model, ENCODER: self._encoder}
         handles = [
             handle
-            for kind, part in parts.items()
+            for part in (self._model, self._encoder)
             if part is not None
             for handle in (
-                part.register_forward_pre_hook(self._before(kind), prepend=True),
-                part.register_forward_hook(self._after(kind), always_call=True),
+                part.register_forward_pre_hook(self._before, prepend=True, with_kwargs=True),
+                part.register_forward_hook(self._after, always_call=True),
             )
         ]
         try:
@@ -54,21 +54,19 @@ class Turns:
             for handle in handles:
                 handle.remove()
 
-    def _before(self, kind: int) -> Any:
-        def hook(module: nn.Module, args: Any) -> None:
-            if self._is_inside:
-                return  # the encoder, called by the model
-            self._wait_for(kind)
-            self._is_inside, self._kind = True, kind
+    def _before(self, part: nn.Module, args: Any, kwargs: dict[str, Any]) -> None:
+        if self._inside is None:  # otherwise the encoder, called by the model
+            self._wait_for(self._kind(part, kwargs))
+            self._inside = part
 
-        return hook
+    def _after(self, part: nn.Module, args: Any, output: Any) -> None:
+        if self._inside is part:
+            self._inside = None
 
-    def _after(self, kind: int) -> Any:
-        def hook(module: nn.Module, args: Any, output: Any) -> None:
-            if self._is_inside and self._kind == kind:
-                self._is_inside = False
-
-        return hook
+    def _kind(self, part: nn.Module, kwargs: dict[str, Any]) -> int:
+        if part is self._encoder:
+            return ENCODER
+        return WHOLE if kwargs.get("encoder_outputs") is None else DECODER
 
     def _wait_for(self, kind: int) -> None:
         """Calls what the others are about to call, until it is this process's turn."""
@@ -76,9 +74,9 @@ class Turns:
             turn = int(max(row[0] for row in self._processes.table([float(kind)])))
             if turn == kind:
                 return
-            self._is_inside, self._kind = True, turn
+            self._inside = self._model
             self._in_vain(turn)
-            self._is_inside = False
+            self._inside = None
 
     @torch.no_grad()
     def _in_vain(self, kind: int) -> None:
@@ -87,6 +85,8 @@ class Turns:
             self._encoder(input_ids=token)
         elif self._encoder is None:
             self._model(input_ids=token, use_cache=False)
+        elif kind == WHOLE:
+            self._model(input_ids=token, decoder_input_ids=token, use_cache=False)
         else:
             self._model(encoder_outputs=(self._read(token),), decoder_input_ids=token, use_cache=False)
 
