@@ -167,7 +167,7 @@ def test_streams_in_an_order_by_seed(way: str, tmp_path: Path) -> None:
 
 
 def test_an_order_without_a_seed_is_refused(tmp_path: Path) -> None:
-    for changes in ({}, SPLIT):
+    for changes in ({}, SPLIT, {**SPLIT, **WAYS["the first reads"]}):
         ended = in_processes(2, tmp_path, trained, tmp_path / "out", 2, way="unseeded", **changes)
         assert {one.error for one in ended} == {"SettingError"} and "shuffle(seed=...)" in ended[0].words, ended
     trained(tmp_path / "alone", 4, 2, way="unseeded")

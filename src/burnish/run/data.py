@@ -112,12 +112,13 @@ def source_for(trainer: Trainer, args: Any) -> Source:
     if is_stream(dataset):
         refuse_packing(args, "train_dataset is a stream, of which rows are known as they come")
         parts = trainer.engine.num_processes if args.split_stream else 1
-        if not args.dispatches_batches:
+        reader = trainer.engine.processes if args.dispatches_batches and parts == 1 else None
+        if reader is None:
             refuse_other_order(trainer, dataset)
         return StreamSource(
             dataset, batch_size, accumulation, assembly, loading, args.dataloader_drop_last,
             stream_steps(dataset, args, batch_size) if parts == 1 else None, share_of(trainer, assembly),
-            reader=trainer.engine.processes if args.dispatches_batches and parts == 1 else None, parts=parts,
+            reader=reader, parts=parts,
         )  # fmt: skip
     plan = plan_for(trainer, args)
     budget = within_bins(assembly.budget, plan, args.train_batch_size)
