@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import datasets
 import numpy as np
 import pytest
 import tiny
@@ -137,6 +138,22 @@ def test_random_masks_are_those_of_the_rows(tmp_path: Path) -> None:
     for count in (2, 4):
         for found in values(in_processes(count, tmp_path, loss_of_random_masks, tmp_path, *given)):
             assert found == expected
+
+
+def of_a_shuffled_stream(folder: Path, seed: int | None, prediction: bool) -> list[Any]:
+    stream = datasets.Dataset.from_list(tiny.class_rows(8)).to_iterable_dataset().shuffle(seed=seed, buffer_size=8)
+    run = runs.trainer(folder, per_device_eval_batch_size=2)
+    return sorted(run.predict(stream).label_ids.tolist()) if prediction else run.evaluate(stream)["eval_loss"]
+
+
+@pytest.mark.parametrize("prediction", [False, True])
+def test_streams_in_another_order_on_each_process_are_refused(prediction: bool, tmp_path: Path) -> None:
+    """Rows would be evaluated twice or never."""
+    alone = of_a_shuffled_stream(tmp_path, 4, prediction)
+    for found in values(in_processes(2, tmp_path, of_a_shuffled_stream, tmp_path, 4, prediction)):
+        assert found == pytest.approx(alone, rel=1e-6)
+    for one in in_processes(2, tmp_path, of_a_shuffled_stream, tmp_path, None, prediction):
+        assert one.error == "SettingError" and "_dataset is another stream on each process" in one.words, one
 
 
 def ragged(folder: Path) -> Any:

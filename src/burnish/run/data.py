@@ -114,7 +114,7 @@ def source_for(trainer: Trainer, args: Any) -> Source:
         parts = trainer.engine.num_processes if args.split_stream else 1
         reader = trainer.engine.processes if args.dispatches_batches and parts == 1 else None
         if reader is None:
-            refuse_other_order(trainer, dataset)
+            refuse_other_order(trainer, dataset, "train_dataset")
         return StreamSource(
             dataset, batch_size, accumulation, assembly, loading, args.dataloader_drop_last,
             stream_steps(dataset, args, batch_size) if parts == 1 else None, share_of(trainer, assembly),
@@ -128,17 +128,17 @@ def source_for(trainer: Trainer, args: Any) -> Source:
     )
 
 
-def refuse_other_order(trainer: Trainer, stream: Any) -> None:
+def refuse_other_order(trainer: Trainer, stream: Any, name: str) -> None:
     """
     Raises:
         SettingError: each process would read a stream in another order.
     """
     if len(set(trainer.engine.processes.all_of(order_of(stream)))) > 1:
         raise SettingError(
-            "train_dataset is another stream on each process, so that rows would be read twice or never: it is "
-            "shuffled or mixed without a seed, or was split by process already. Give shuffle(seed=...) or "
-            "interleave_datasets(seed=...) a seed, and pass the whole stream: every process takes its share, with "
-            "split_stream=True by shards."
+            f"{name} is another stream on each process, so that rows would be read twice or never: it is shuffled or "
+            "mixed without a seed, or was split by process already. Give shuffle(seed=...) or "
+            "interleave_datasets(seed=...) a seed, and pass the whole stream: every process takes its share "
+            "(of train_dataset by shards, with split_stream=True)."
         )
 
 

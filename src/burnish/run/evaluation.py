@@ -26,7 +26,7 @@ from burnish.loop.evaluating import EvaluationLoop
 from burnish.loop.memory import in_parts_that_fit
 from burnish.optim.optimizers import set_training
 
-from .data import assembly_for, check_rows, loading_for, pruned, row_checks
+from .data import assembly_for, check_rows, loading_for, pruned, refuse_other_order, row_checks
 from .eval_shares import in_lockstep, over_processes, own_batches, terms_over_processes
 from .hooks import evaluates_in_lockstep, has_own_loss, overridden, takes
 from .judging import Judging, follows_from_loss
@@ -80,6 +80,8 @@ def batches_to_predict(trainer: Trainer, dataset: Any) -> Any:
 def _batches(trainer: Trainer, dataset: Any, name: str) -> Any:
     args = trainer.settings
     dataset = _looked_through(trainer, dataset, args, name)
+    if is_stream(dataset):
+        refuse_other_order(trainer, dataset, name)
     as_it_stands = _in_dataset_order(trainer, dataset, args, name)
     by_length = in_length_order(trainer, dataset, args, as_it_stands)
     return as_it_stands if by_length is None else by_length
