@@ -9,14 +9,14 @@ from typing import Any
 
 import torch.utils.data
 
-from .stream_state import is_of_datasets, layers_of
+from .arrow_rows import is_of_datasets
+from .stream_state import layers_of
 
 
 def order_of(stream: Any) -> str:
     """A fingerprint of the seeds by which a stream of `datasets` is shuffled or mixed, of its files, and of what share
     of it was taken; the same for all other streams. Without a seed it differs from one making to the next."""
-    layers = layers_of(stream) if is_of_datasets(stream) else ()
-    generators: list[Any] = [layer.generator for layer in layers if hasattr(layer, "generator")]
+    generators: list[Any] = [layer.generator for layer in layers_of(stream) if hasattr(layer, "generator")]
     states = [repr(generator.bit_generator.state) for generator in generators if generator is not None]
     return _digest([getattr(stream, "_distributed", None), files_of(stream), *states])
 
@@ -24,8 +24,7 @@ def order_of(stream: Any) -> str:
 def files_of(stream: Any) -> str | None:
     """How many files a stream of `datasets` is made of, with a fingerprint of their names (without folders) in their
     order; None where it is made of something else."""
-    layers = layers_of(stream) if is_of_datasets(stream) else ()
-    found = [files for layer in layers if (files := _files(getattr(layer, "kwargs", None) or {}))]
+    found = [files for layer in layers_of(stream) if (files := _files(getattr(layer, "kwargs", None) or {}))]
     return f"{sum(map(len, found))} ({_digest(found)})" if found else None
 
 
@@ -46,7 +45,7 @@ def as_in_the_main_process(stream: Any) -> Iterator[None]:
     """Within, in the one worker that reads a stream, `datasets` is not told that it is in a worker: it would draw
     another order there."""
     info = torch.utils.data.get_worker_info()
-    if info is None or not is_of_datasets(stream):
+    if info is None or not is_of_datasets(stream, "IterableDataset"):
         yield
         return
     import fsspec.asyn

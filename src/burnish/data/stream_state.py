@@ -9,6 +9,8 @@ from typing import Any
 
 from burnish.core.errors import CheckpointError
 
+from .arrow_rows import is_of_datasets
+
 BUFFER = "BufferShuffledExamplesIterable"
 """Part of a stream of `datasets` (``shuffle(buffer_size=...)``) whose state lacks the rows in its buffer."""
 WRAPPERS = {"RebatchedArrowExamplesIterable", "FormattedExamplesIterable"}
@@ -38,7 +40,7 @@ def placed(stream: Any, state: Any) -> Iterator[None]:
     """
     if not _has_state(stream):
         raise CheckpointError(_unfit(stream, "it has no `load_state_dict`"))
-    if is_of_datasets(stream):
+    if is_of_datasets(stream, "IterableDataset"):
         if not _alike(stream.state_dict(), state):
             raise CheckpointError(_unfit(stream, "its parts are others"))
         after: Any = {"epoch": NEVER, "examples_iterable": None}
@@ -60,14 +62,10 @@ def _has_state(stream: Any) -> bool:
     return all(callable(getattr(stream, method, None)) for method in ("state_dict", "load_state_dict"))
 
 
-def is_of_datasets(stream: Any) -> bool:
-    return type(stream).__module__.startswith("datasets.")
-
-
 def layers_of(stream: Any) -> Iterator[Any]:
     """What a stream of `datasets` is made of: it has no public list of that. None for a part that is made otherwise
-    than in the releases known here."""
-    waiting = [getattr(stream, "_ex_iterable", None)]
+    than in the releases known here. Nothing of other streams."""
+    waiting = [getattr(stream, "_ex_iterable", None)] if is_of_datasets(stream, "IterableDataset") else []
     while waiting:
         part = waiting.pop()
         yield part
@@ -76,7 +74,7 @@ def layers_of(stream: Any) -> Iterator[Any]:
 
 
 def _holds_rows_back(stream: Any) -> bool:
-    return is_of_datasets(stream) and (has_buffer(stream) or None in layers_of(stream))
+    return has_buffer(stream) or None in layers_of(stream)
 
 
 def _alike(now: Any, saved: Any) -> bool:
