@@ -62,6 +62,8 @@ def train(output_dir: str, accelerator: Any = None) -> list[float]:
     done = burnish.load_checkpoint(output_dir, model, optimizer)
     prepared = accelerator.prepare(model) if accelerator else model
     losses = []
+    if done.passes and process == 0:
+        print(f"{output_dir} has passes 1 to {done.passes} of {PASSES}", flush=True)
     for epoch in range(done.passes, PASSES):
         first = done.steps_in_pass if epoch == done.passes else 0
         for step in steps.of_pass(epoch, first):

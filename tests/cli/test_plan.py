@@ -5,7 +5,7 @@ import tiny
 import transformers
 
 from burnish import Trainer, TrainingArguments
-from burnish.cli.plan import Length, _training, batch, length_of
+from burnish.cli.plan import Length, _training, batch, device, length_of
 from burnish.core.errors import DataError, SettingError
 from burnish.run.data import source_for
 from burnish.tasks.recipe import TaskRun
@@ -40,6 +40,13 @@ def test_a_run_without_a_step_is_refused():
 def test_the_batch_is_said_with_its_factors():
     assert batch(arguments()) == "8 examples a step"
     assert batch(arguments(gradient_accumulation_steps=4)) == "32 examples a step (8 × 4)"
+
+
+def test_processes_and_what_divides_the_model_are_said(monkeypatch):
+    assert device(arguments(use_cpu=True, bf16=True)) == "cpu (bf16)"
+    divided = arguments(use_cpu=True, fsdp=True)
+    monkeypatch.setattr(TrainingArguments, "world_size", 4)
+    assert device(divided) == "cpu (fp32), 4 processes, FSDP full_shard"
 
 
 def test_packed_runs_are_as_long_as_their_bins_say(tmp_path):

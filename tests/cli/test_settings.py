@@ -29,6 +29,9 @@ def test_an_epoch_is_evaluated_and_saved_and_the_best_is_kept():
         ({"eval_strategy": "steps"}, {}),
         ({"eval_strategy": "no"}, {}),
         ({"save_strategy": "steps"}, {"eval_strategy": "epoch"}),
+        ({"save_steps": 50}, {"eval_strategy": "epoch", "save_strategy": "steps"}),
+        ({"eval_steps": 50}, {"eval_strategy": "steps"}),
+        ({"eval_steps": 50, "eval_strategy": "epoch", "save_strategy": "no"}, {}),
         ({"save_total_limit": 5}, {"eval_strategy": "epoch", "save_strategy": "epoch", "load_best_model_at_end": True}),
     ],
 )

@@ -217,7 +217,7 @@ def test_what_does_not_go_together(settings: dict[str, Any], words: str, tmp_pat
 
 
 def test_one_process_divides_nothing(tmp_path: Path) -> None:
-    with pytest.raises(SettingError, match="this run has one"):
+    with pytest.raises(SettingError, match=r"this run has one.*burnish train --num_processes 2"):
         runs.trainer(tmp_path, fsdp=True)
 
 

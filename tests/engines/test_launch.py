@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import signal
 import threading
@@ -11,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from burnish.core.errors import ProcessError, SettingError
-from burnish.engines.launch import checked_count, run_in_processes
+from burnish.engines.launch import _said_briefly, checked_count, run_in_processes
 
 START = "import os, sys, time, signal; n = int(os.environ['RANK']); from pathlib import Path; "
 
@@ -42,6 +43,14 @@ def test_the_exit_code_is_that_of_the_first_to_fail() -> None:
 def test_a_process_that_was_killed_is_named() -> None:
     with pytest.raises(ProcessError, match=r"Process 1 of 2 was killed \(SIGKILL\)"):
         run("n == 1 and os.kill(os.getpid(), signal.SIGKILL); time.sleep(30)")
+
+
+def test_torchs_agent_does_not_speak_of_the_signal_that_it_hands_on() -> None:
+    """Its modules have levels of their own."""
+    speaks = logging.getLogger("torch.distributed.elastic.agent.server.api").isEnabledFor
+    with _said_briefly():
+        assert not speaks(logging.WARNING)
+    assert speaks(logging.WARNING)
 
 
 def test_all_start_again_where_that_is_asked_for(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:

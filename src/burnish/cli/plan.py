@@ -137,12 +137,17 @@ def parameters(model: Any) -> str:
 
 
 def device(arguments: Any) -> str:
-    """Where and in which precision it is computed."""
+    """Where and in which precision it is computed, by how many processes, and what divides the model among them."""
     from burnish.engines.deepspeed_config import zero_stage
 
     precision = "bf16" if arguments.bf16 else "fp16" if arguments.fp16 else "fp32"
-    divided = f", DeepSpeed ZeRO {zero_stage(arguments.deepspeed)}" if arguments.deepspeed else ""
-    return f"{arguments.device} ({precision}){divided}"
+    count = arguments.world_size
+    said = [f"{arguments.device} ({precision})", *([f"{count} processes"] if count > 1 else [])]
+    if arguments.fsdp:
+        said.append(f"FSDP {arguments.fsdp}")
+    if arguments.deepspeed:
+        said.append(f"DeepSpeed ZeRO {zero_stage(arguments.deepspeed)}")
+    return ", ".join(said)
 
 
 def _plain(value: Any) -> str:

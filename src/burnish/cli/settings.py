@@ -91,13 +91,15 @@ def _check_required(given: Given) -> None:
 
 def with_validation(settings: Settings) -> dict[str, Any]:
     """What the command chooses where there are rows to evaluate on and the user said nothing: evaluate and save after
-    each epoch, keep the best and the newest checkpoint, end with the best."""
+    each epoch, keep the best and the newest checkpoint, end with the best. A number of steps that is given, such as
+    `save_steps`, is meant: then it is by steps."""
     given = settings.training
-    evaluated = str(given.get("eval_strategy", given.get("evaluation_strategy", "epoch")))
-    saved = str(given.get("save_strategy", "epoch"))
-    chosen: dict[str, Any] = {"eval_strategy": "epoch"}
+    by = {name: "steps" if f"{name}_steps" in given else "epoch" for name in ("eval", "save")}
+    evaluated = str(given.get("eval_strategy", given.get("evaluation_strategy", by["eval"])))
+    saved = str(given.get("save_strategy", by["save"]))
+    chosen: dict[str, Any] = {"eval_strategy": evaluated}
     if evaluated == "epoch":
-        chosen["save_strategy"] = "epoch"
+        chosen["save_strategy"] = saved
     if evaluated == saved == "epoch" and given.get("load_best_model_at_end", True):
         chosen |= {"load_best_model_at_end": True, "save_total_limit": 2}
     return {name: value for name, value in chosen.items() if name not in given}

@@ -52,8 +52,9 @@ def _with_fsdp(args: Any, device: torch.device, precision: Precision, processes:
             raise SettingError(f"`fsdp={args.fsdp!r}` and `{name}=True` do not go together in this release. Set one.")
     if processes.count == 1:
         raise SettingError(
-            f"fsdp={args.fsdp!r} divides a model among processes, and this run has one. Start several, such as "
-            "torchrun --nproc_per_node=2 train.py, or leave `fsdp` out: one process computes the same without it."
+            f"fsdp={args.fsdp!r} divides a model among processes, and this run has one. Start several, with "
+            "burnish train --num_processes 2 or torchrun --nproc_per_node=2 train.py, or leave `fsdp` out: one process "
+            "computes the same without it."
         )
     return FSDPEngine(device, precision, args.max_grad_norm, processes, sharding)
 

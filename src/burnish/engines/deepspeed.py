@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import io
 import logging
 import math
 import os
@@ -121,7 +122,8 @@ class DeepSpeedEngine(SingleEngine):
         if self.divides:
             take_over(model, self)
         one_group(default_backend(self.args.use_cpu))
-        deepspeed.init_distributed(dist.get_backend(), auto_mpi_discovery=False, dist_init_required=False)
+        with contextlib.redirect_stdout(io.StringIO()):  # each process would print that an operator was built
+            deepspeed.init_distributed(dist.get_backend(), auto_mpi_discovery=False, dist_init_required=False)
         self._untouched = Untouched(model)
         if self.divides and self.optimizer is not None:
             self._untouched.compute_in(configuration.dtype_of(self.config))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import logging
 import os
 import signal
@@ -23,6 +24,9 @@ MISUSED = 2
 
 STOPPED = tuple(128 + int(signal.Signals[name]) for name in ("SIGTERM", "SIGINT", "SIGUSR1"))
 """Exit codes of a run that was asked to stop, and has saved."""
+
+AGENT = ("torch.distributed.elastic", "torch.distributed.launcher")
+"""Packages of torch's agent."""
 
 ENVIRONMENT = {
     # Between the signal and the end: the step, and its checkpoint. Whoever sent the signal has a limit of their own.
@@ -143,8 +147,11 @@ def _own_handlers() -> Iterator[None]:
 
 @contextmanager
 def _said_briefly() -> Iterator[None]:
-    """Each process says what happened to it; the agent's own reports and advice are left out."""
-    loggers = [logging.getLogger(name) for name in ("torch.distributed.elastic", "torch.distributed.launcher")]
+    """Each process says what happened to it; the agent's own reports and advice are left out. Each of its modules has
+    a logger with a level of its own, made when it is imported."""
+    importlib.import_module("torch.distributed.launcher.api")
+    names = [name for name in logging.root.manager.loggerDict if name.startswith(AGENT)]
+    loggers = [logging.getLogger(name) for name in {*names, *AGENT}]
     levels = [logger.level for logger in loggers]
     for logger in loggers:
         logger.setLevel(logging.CRITICAL)
