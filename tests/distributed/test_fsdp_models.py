@@ -14,6 +14,8 @@ from distributed.grid import WAYS, collator_for
 from distributed.test_fsdp import whole
 from trainer import runs
 
+import burnish
+
 FSDP = {"fsdp": True}
 PARTS = {"fsdp": True, "fsdp_config": {"state_dict_type": "SHARDED_STATE_DICT"}}
 
@@ -41,7 +43,7 @@ def judged_first(folder: Path, count: int, is_own: bool, **settings: Any) -> Any
 
 @pytest.mark.parametrize("is_own", [False, True])
 def test_an_evaluation_before_training_changes_nothing(is_own: bool, tmp_path: Path) -> None:
-    """It leaves weights gathered, of which an optimizer must not be made; and divides the weights of one that is there."""
+    """It leaves weights gathered, of which no optimizer must be made; and divides those of one that is there."""
     alone = judged_first(tmp_path / "alone", 1, is_own)
     for found in values(in_processes(2, tmp_path, judged_first, tmp_path / "together", 2, is_own, **FSDP)):
         assert found[0] == pytest.approx(alone[0], rel=2e-5) and found[1] == pytest.approx(alone[1], rel=2e-5)
@@ -106,3 +108,49 @@ def test_a_block_of_which_another_module_holds_a_part(tmp_path: Path) -> None:
     alone = with_embeddings_in_a_block(tmp_path / "alone", 1)
     for found in values(in_processes(2, tmp_path, with_embeddings_in_a_block, tmp_path / "together", 2, **FSDP)):
         assert runs.difference(found, alone) < 1e-5
+
+
+class Penalty(burnish.Trainer):
+    """A loss of all weights, which lie in parts unless the model is gathered whole."""
+
+    def compute_loss(self, model: Any, inputs: Any, return_outputs: bool = False, **more: Any) -> Any:
+        loss, outputs = super().compute_loss(model, inputs, return_outputs=True, **more)
+        loss = loss + 1e-3 * sum(weight.square().sum() for weight in model.parameters())
+        return (loss, outputs) if return_outputs else loss
+
+
+def with_penalty(folder: Path, count: int, **settings: Any) -> Any:
+    given = {"per_device_train_batch_size": 4 // count, "max_steps": 2, **settings}
+    run = runs.trainer(folder, Penalty, **given)
+    run.train()
+    return whole(run.model), runs.logged(run, "loss")
+
+
+def judged_with_penalty(folder: Path, count: int, **settings: Any) -> None:
+    runs.trainer(folder, Penalty, parts={"eval_dataset": tiny.class_rows(4)}, **settings).evaluate()
+
+
+def test_a_loss_of_the_weights(tmp_path: Path) -> None:
+    at_once = {**FSDP, "fsdp_config": {"auto_wrap_policy": "NO_WRAP"}}
+    alone = with_penalty(tmp_path / "alone", 1)
+    for weights, loss in values(in_processes(2, tmp_path, with_penalty, tmp_path / "together", 2, **at_once)):
+        assert loss == pytest.approx(alone[1], rel=2e-5) and runs.difference(weights, alone[0]) < 1e-5
+    for work in (with_penalty, judged_with_penalty):
+        for one in in_processes(2, tmp_path, work, tmp_path / "blocks", 2, **FSDP):
+            assert one.error == "SettingError" and "NO_WRAP" in one.words, one
+
+
+def with_two_types(folder: Path) -> None:
+    model = runs.classifier().to(torch.bfloat16)
+    model.classifier.float()
+    runs.trainer(folder, parts={"model": model}, max_steps=1, bf16=True, **FSDP).train()
+
+
+def factored(folder: Path) -> None:
+    runs.trainer(folder, max_steps=1, optim="adafactor", **FSDP).train()
+
+
+@pytest.mark.parametrize(("work", "words"), [(with_two_types, "dtype"), (factored, "Adafactor does not take")])
+def test_what_torch_cannot_divide_is_told(work: Any, words: str, tmp_path: Path) -> None:
+    for one in in_processes(2, tmp_path, work, tmp_path):
+        assert one.error == "SettingError" and words in one.words, one

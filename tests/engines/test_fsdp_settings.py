@@ -38,7 +38,11 @@ def sharding(folder: Path, fsdp: Any = True, **config: Any) -> Sharding:
         (True, {"min_num_params": 0}, Sharding()),
         (True, {"auto_wrap_policy": "NO_WRAP"}, Sharding(wrapping=ROOT_ONLY)),
         (True, {"bf16": True}, Sharding(param_dtype=torch.bfloat16, reduce_dtype=torch.float32)),
-        (True, {"mixed_precision": "bf16"}, Sharding(param_dtype=torch.bfloat16, reduce_dtype=torch.float32)),
+        (
+            True,
+            {"mixed_precision": "bf16"},
+            Sharding(param_dtype=torch.bfloat16, reduce_dtype=torch.float32, cast_forward_inputs=True),
+        ),
         (
             True,
             {"bf16": True, "mixed_precision_policy": {"reduce_dtype": "bfloat16", "cast_forward_inputs": True}},
@@ -64,6 +68,8 @@ def test_what_is_asked_for(fsdp: Any, config: dict[str, Any], expected: Sharding
         (True, {"mixed_precision_policy": {"buffer_dtype": "bf16"}}, "no 'buffer_dtype'"),
         (True, {"mixed_precision": "fp8"}, "there is no type 'fp8'"),
         (True, {"cpu_offload": "perhaps"}, "it is true or false"),
+        (True, {"min_num_params": "many"}, "'many'; it is a number"),
+        (True, {"transformer_layer_cls_to_wrap": [5]}, "names of classes"),
         *((True, {name: True}, "Leave it out") for name in REFUSED),
     ],
 )

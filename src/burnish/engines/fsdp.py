@@ -12,7 +12,7 @@ import torch
 import torch.distributed as dist
 from torch import nn
 
-from burnish.core.divided import Division, base_of, division_of, is_divided, put_away
+from burnish.core.divided import Division, base_of, division_of, is_divided, mapped, put_away
 from burnish.core.divided import divide as take_down
 from burnish.core.errors import SettingError
 from burnish.core.protocols import Processes
@@ -125,13 +125,13 @@ class FSDPEngine(SingleEngine):
                 fully_shard(outer, reshard_after_forward=False, ignored_params=done, **options)  # type: ignore[call-overload]
                 follow.on()
             fully_shard(shell, reshard_after_forward=False, **options)  # type: ignore[call-overload]
+            shell(Computation(lambda inner: None))  # the outermost part is the one that is called first
         except SettingError:
             raise
         except (ValueError, AssertionError, NotImplementedError) as error:
             raise SettingError(f"fsdp: {type(model).__name__} cannot be divided: {error}") from error
         take_down(model, Division(shell, self.sharding.param_dtype))
         self._refuse_another_engine(model)
-        shell(Computation(lambda inner: None))  # the outermost part is the one that is called first
 
     def _policies(self) -> dict[str, Any]:
         from torch.distributed.fsdp import CPUOffloadPolicy, MixedPrecisionPolicy
@@ -200,7 +200,9 @@ class FSDPEngine(SingleEngine):
             _gather_outer(inner)  # by the model's forward pass otherwise, which the function may do without
             return function(inner)
 
-        found: T = self._shell(Computation(with_outer_weights))
+        with _told_of_parts(LOSS_OF_PARTS):
+            found: T = self._shell(Computation(with_outer_weights))
+        mapped(found, _refuse_parts)
         return found
 
     def begin_step(self) -> None:
@@ -230,6 +232,14 @@ class FSDPEngine(SingleEngine):
         dist.all_reduce(loss)
         return loss
 
+    def backward(self, loss: torch.Tensor) -> None:
+        with _told_of_parts(LOSS_OF_PARTS):
+            super().backward(loss)
+
+    def try_backward(self, loss: torch.Tensor) -> None:
+        with _told_of_parts(LOSS_OF_PARTS):
+            super().try_backward(loss)
+
     def gradient_norm(self) -> torch.Tensor:
         assert self.optimizer is not None, "attach() comes first"
         self.precision.unscale(self.optimizer)
@@ -256,10 +266,12 @@ class FSDPEngine(SingleEngine):
 
     def update(self, apply: torch.Tensor) -> None:
         assert self.optimizer is not None, "attach() comes first"
-        if self.precision.scaler is not None:
-            self.precision.step(self.optimizer, apply)
-        elif bool(apply):
-            self.optimizer.step()
+        name = type(self.optimizer).__name__
+        with _told_of_parts(f"the optimizer {name} does not take divided weights. Set optim='adamw_torch_fused'"):
+            if self.precision.scaler is not None:
+                self.precision.step(self.optimizer, apply)
+            elif bool(apply):
+                self.optimizer.step()
 
     # ------------------------------------------------------------------ what is saved
 
@@ -277,6 +289,29 @@ class FSDPEngine(SingleEngine):
     @cached_property
     def accelerator(self) -> Any:
         return seeing_through(super().accelerator)
+
+
+LOSS_OF_PARTS = (
+    "the loss uses weights of a block that is not being computed, of which each process holds a part. Use outputs of "
+    "the model and the weights outside of its blocks, or set fsdp_config={'auto_wrap_policy': 'NO_WRAP'}"
+)
+
+
+@contextlib.contextmanager
+def _told_of_parts(why: str) -> Iterator[None]:
+    """Raises `SettingError` where code met parts of weights that it does not know what to do with."""
+    try:
+        yield
+    except RuntimeError as error:
+        if "mixed torch.Tensor and DTensor" not in str(error):
+            raise
+        raise SettingError(f"fsdp: {why}. ({error})") from error
+
+
+def _refuse_parts(computed: torch.Tensor) -> None:
+    """A sum of what processes have computed of different rows, and of parts of weights, is neither."""
+    if is_divided(computed):
+        raise SettingError(f"fsdp: {LOSS_OF_PARTS}.")
 
 
 def _outer(model: nn.Module) -> list[nn.Module]:

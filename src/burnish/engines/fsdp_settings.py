@@ -79,7 +79,7 @@ class Sharding:
     reduce_dtype: torch.dtype | None = None
     output_dtype: torch.dtype | None = None
     cast_forward_inputs: bool = False
-    """Off, since a run in mixed precision computes under autocast, which leaves labels and positions as they are."""
+    """Off where the run computes in mixed precision: under autocast, which leaves labels and positions as they are."""
     syncs_each_batch: bool = False
     """Whether gradients are summed and divided after each micro-batch: otherwise after the last one of a step, up to
     which each process holds a whole gradient."""
@@ -188,8 +188,10 @@ def _checkpoints(config: Mapping[str, Any]) -> str:
 def _wrapping(config: Mapping[str, Any]) -> dict[str, Any]:
     given = config.get("transformer_layer_cls_to_wrap") or ()
     names = given.split(",") if isinstance(given, str) else given
-    classes = tuple(name.strip() for name in names if name and name.strip())
-    least = int(config.get("min_num_params") or 0)
+    if not isinstance(names, (list, tuple, set)) or not all(isinstance(name, str) for name in names):
+        raise SettingError(f"fsdp_config: 'transformer_layer_cls_to_wrap' = {given!r}; it is the names of classes.")
+    classes = tuple(name.strip() for name in names if name.strip())
+    least = _number(config, "min_num_params")
     policy = str(config.get("auto_wrap_policy", BY_SIZE if least else BY_BLOCKS)).upper()
     if policy not in (BY_BLOCKS, BY_SIZE, ROOT_ONLY):
         raise SettingError(
@@ -205,6 +207,14 @@ def _wrapping(config: Mapping[str, Any]) -> dict[str, Any]:
     return {"wrapping": policy, "block_classes": classes, "min_num_params": least}
 
 
+def _number(config: Mapping[str, Any], name: str) -> int:
+    given = config.get(name) or 0
+    try:
+        return int(float(given))
+    except (TypeError, ValueError) as error:
+        raise SettingError(f"fsdp_config: {name!r} = {given!r}; it is a number.") from error
+
+
 def _said(config: Mapping[str, Any]) -> str:
     name = "auto_wrap_policy" if "auto_wrap_policy" in config else "min_num_params"
     return f"{name!r} = {config[name]!r}"
@@ -217,14 +227,15 @@ def _precision(config: Mapping[str, Any], of_run: str) -> dict[str, Any]:
     usual: dict[str, Any] = {"param_dtype": TYPES[of_run], "reduce_dtype": torch.float32} if of_run != "no" else {}
     if given is None:
         return usual
+    by_itself = of_run == "no"  # no autocast then, which would make inputs fit the weights
     if not isinstance(given, Mapping):
-        return {"param_dtype": _type(given), "reduce_dtype": torch.float32}
+        return {"param_dtype": _type(given), "reduce_dtype": torch.float32, "cast_forward_inputs": by_itself}
     known = ("param_dtype", "reduce_dtype", "output_dtype")
     unknown = [name for name in given if name not in (*known, "cast_forward_inputs")]
     if unknown:
         raise SettingError(f"fsdp_config: the mixed precision has {', '.join(known)}, and no {unknown[0]!r}.")
     found = {name: _type(given[name]) for name in known if given.get(name) is not None}
-    return {**usual, **found, "cast_forward_inputs": bool(given.get("cast_forward_inputs", False))}
+    return {**usual, **found, "cast_forward_inputs": bool(given.get("cast_forward_inputs", by_itself))}
 
 
 def _type(given: Any) -> torch.dtype:

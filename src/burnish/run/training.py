@@ -200,9 +200,7 @@ def _flops_of(trainer: Trainer) -> Callable[[Step], float]:
 
 def _new_optimizer(trainer: Trainer, max_steps: int) -> None:
     """A fresh optimizer and schedule, but for those that the user gave."""
-    put_away(
-        trainer.model
-    )  # an optimizer of weights that an evaluation has left gathered would move those copies alone
+    put_away(trainer.model)  # an optimizer of weights that an evaluation has left gathered would move copies alone
     trainer.optimizer, trainer.lr_scheduler = trainer.given_optimizers
     trainer.create_optimizer_and_scheduler(max_steps)
     assert trainer.optimizer is not None, "create_optimizer must set self.optimizer"
