@@ -3,6 +3,9 @@
 #
 #   sbatch examples/slurm.sh --model_name_or_path MODEL --train_file train.jsonl --output_dir /shared/out
 #
+# Submit it where `burnish` is found (an activated environment that all machines see), with the --partition and --account
+# that the cluster asks for. Numbers of machines and GPUs: below, or as options before the name of this script.
+#
 # Ten minutes before the time is up, SIGUSR1 comes to all processes: the step is finished and saved, and the job is queued
 # again. So is it by SLURM itself when a machine fails. When a process is killed, all are started again, three times at
 # most. Each of these starts goes on from the last checkpoint.
