@@ -51,10 +51,10 @@ def compare(found: dict[str, Any], alone: dict[str, Any], tolerance: float = 2e-
     assert runs.difference(found["weights"], alone["weights"]) < tolerance
 
 
-ON_FOUR = ("causal lm", "random masks")
+ON_FOUR = [pytest.param(4, kind, marks=pytest.mark.slow) for kind in ("causal lm", "random masks")]
 
 
-@pytest.mark.parametrize(("count", "kind"), [*((2, kind) for kind in KINDS), *((4, kind) for kind in ON_FOUR)])
+@pytest.mark.parametrize(("count", "kind"), [*((2, kind) for kind in KINDS), *ON_FOUR])
 def test_several_processes_take_the_steps_of_one(count: int, kind: str, tmp_path: Path) -> None:
     """Each weight in as many parts as there are processes; on four of them, one has no row in the last step."""
     alone = grid(tmp_path / "alone", 1, kind, WAYS)

@@ -86,9 +86,10 @@ SETTINGS: dict[str, dict[str, Any]] = {
     "split, with workers": {**SPLIT, "dataloader_num_workers": 2},
     "split, FSDP with workers": {**SPLIT, "fsdp": True, "dataloader_num_workers": 2},
 }
+SLOW = pytest.mark.slow  # many starts of processes
 
 
-@pytest.mark.parametrize("name", SETTINGS)
+@pytest.mark.parametrize("name", ["split", *(pytest.param(name, marks=SLOW) for name in SETTINGS if name != "split")])
 def test_parts_of_a_stream_go_on_from_their_own_places(name: str, tmp_path: Path) -> None:
     """Stopped where both processes are in their second shards, where one has come to its end, and in the next pass."""
     straight = together(2, tmp_path / "straight", 2, **SETTINGS[name])
@@ -109,6 +110,7 @@ def as_before(straight: dict[str, Any], resumed: list[dict[str, Any]], tolerance
         assert runs.difference(straight["weights"], one["weights"]) < tolerance
 
 
+@SLOW
 def test_other_numbers_of_processes_read_the_same_parts(tmp_path: Path) -> None:
     """Two parts by one process, and by two each; then four parts by two processes in twice as many batches."""
     for stop in (5, 6):

@@ -28,8 +28,8 @@ class LogFields:
     log_on_each_node: bool = field(
         default=True,
         metadata=about(
-            "`log_level` holds for the first process of each machine, not of the first one only. Lines about steps come "
-            "from the first process of the run."
+            "`log_level` holds for the first process of each machine, not of the first one only. Lines about steps "
+            "come from the first process of the run."
         ),
     )
     log_level: str = field(
