@@ -154,3 +154,23 @@ def factored(folder: Path) -> None:
 def test_what_torch_cannot_divide_is_told(work: Any, words: str, tmp_path: Path) -> None:
     for one in in_processes(2, tmp_path, work, tmp_path):
         assert one.error == "SettingError" and words in one.words, one
+
+
+def with_an_adapter_at_rest(folder: Path, count: int, **settings: Any) -> None:
+    model = peft.get_peft_model(runs.classifier(), peft.LoraConfig(r=4, target_modules=["query"], task_type="SEQ_CLS"))
+    model.add_adapter("resting", peft.LoraConfig(r=2, target_modules=["value"], task_type="SEQ_CLS"))
+    given = {"max_steps": 1, "save_strategy": "steps", "save_steps": 1, "per_device_train_batch_size": 4 // count}
+    run = runs.trainer(folder, parts={"model": model}, **given, **settings)
+    run.train()
+    run.save_model()
+
+
+@pytest.mark.parametrize("settings", [FSDP, PARTS], ids=["full", "parts"])
+def test_an_adapter_at_rest_is_written_too(settings: dict[str, Any], tmp_path: Path) -> None:
+    with_an_adapter_at_rest(tmp_path / "alone", 1)
+    values(in_processes(2, tmp_path, with_an_adapter_at_rest, tmp_path / "together", 2, **settings))
+    for place in (".", "resting", "checkpoint-1", "checkpoint-1/resting"):
+        alone, found = (peft.load_peft_weights(str(tmp_path / one / place)) for one in ("alone", "together"))
+        assert alone and {name: value.shape for name, value in found.items()} == {
+            name: value.shape for name, value in alone.items()
+        }, place

@@ -97,7 +97,7 @@ def gathered(model: nn.Module, device: torch.device, is_first: bool) -> dict[str
     """The model's state by name, whole, on the CPU of the first process: one tensor after the other, so that one alone
     takes memory on the device. None on the other processes, which take part.
 
-    Of a model with adapters only what may be written: weights that are trained, and the embeddings.
+    Of a model with adapters only what may be written: these, other weights that are trained, and the embeddings.
     """
     put_away(model)
     state = model.state_dict(keep_vars=True)
@@ -117,9 +117,13 @@ def gathered(model: nn.Module, device: torch.device, is_first: bool) -> dict[str
 
 def _written(model: nn.Module) -> set[int] | None:
     """Identities of what is written of a model; None for all."""
-    if not getattr(model, "peft_config", None):
+    adapters = set(getattr(model, "peft_config", None) or ())
+    if not adapters:
         return None
-    kept = {id(weight) for weight in model.parameters() if weight.requires_grad} | set(map(id, model.buffers()))
+    kept = set(map(id, model.buffers()))
+    for name, weight in model.named_parameters(remove_duplicate=False):
+        if weight.requires_grad or not adapters.isdisjoint(name.split(".")):  # those of one that rests are frozen
+            kept.add(id(weight))
     for get in ("get_input_embeddings", "get_output_embeddings"):
         layer = getattr(model, get, lambda: None)()
         if isinstance(layer, nn.Module):
