@@ -38,6 +38,21 @@ def test_a_plan_as_json_names_the_cheapest_change(folder, capsys) -> None:
     assert found["memory"]["optimizer"] == 2 * found["memory"]["weights"]
 
 
+@pytest.mark.parametrize(
+    ("words", "stage"),
+    [
+        ([], 0),
+        (["--fsdp"], 3),
+        (["--fsdp", "shard_grad_op offload"], 2),
+        (["--fsdp", "--zero_stage", "1"], 1),
+        (["--deepspeed", '{"zero_optimization": {"stage": 2}}'], 2),
+    ],
+)
+def test_what_processes_share_follows_from_the_settings_of_the_run(words, stage, folder, capsys) -> None:
+    assert main(plan(folder, "--num_processes", "4", "--json", *words)) == 0
+    assert json.loads(capsys.readouterr().out)["scenario"]["zero_stage"] == stage
+
+
 def test_settings_come_from_a_file_too(folder, tmp_path, capsys) -> None:
     file = tmp_path / "run.yaml"
     file.write_text(

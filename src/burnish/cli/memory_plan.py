@@ -36,8 +36,8 @@ FLAGS = (
     Flag("lora_rank", "int", None, "Train adapters of this rank on all linear layers instead of the weights.", SECTION,
          "plan"),
     Flag("load_in_4bit", "bool", False, "Hold the frozen weights in 4 bits (QLoRA).", SECTION, "plan", alone=True),
-    Flag("zero_stage", "int", 0, "What processes share: 1 optimizer states, 2 gradients too, 3 weights too.", SECTION,
-         "plan"),
+    Flag("zero_stage", "int", None, "What processes share: 1 optimizer states, 2 gradients too, 3 weights too. Not "
+         "given: as --deepspeed or --fsdp say.", SECTION, "plan"),
     Flag("num_processes", "int", 1, "Processes, each with a device of its own.", SECTION, "plan"),
     Flag("offload_optimizer", "bool", False, "Keep the optimizer's states on the host.", SECTION, "plan", alone=True),
     Flag("compare", "bool", False, "Also: every weight, LoRA and QLoRA, at each stage of ZeRO and with offloading.",
@@ -159,7 +159,7 @@ def scenario_of(given: Given, own: dict[str, Any], config: Any) -> Scenario:
         in_backward=bool(arguments.optim_in_backward),
         lora_rank=own["lora_rank"],
         four_bit=own["load_in_4bit"],
-        zero_stage=own["zero_stage"],
+        zero_stage=stage_of(arguments) if own["zero_stage"] is None else own["zero_stage"],
         num_processes=own["num_processes"],
         offload=own["offload_optimizer"],
         at_targets=bool(arguments.logits_at_targets),
@@ -168,6 +168,16 @@ def scenario_of(given: Given, own: dict[str, Any], config: Any) -> Scenario:
     if device == "cpu":
         return scenario.within(arguments.token_budget or CPU_BUDGET.tokens)
     return scenario.within(arguments.token_budget) if arguments.token_budget else scenario
+
+
+def stage_of(arguments: Any) -> int:
+    """The stage of ZeRO that `deepspeed` asks for, or at which as much is shared as with `fsdp`. 0 for what is divided
+    within a machine alone (hybrid), since how many processes a machine has is not known here."""
+    from burnish.engines.deepspeed_config import zero_stage
+
+    if arguments.deepspeed:
+        return zero_stage(arguments.deepspeed)
+    return {"full_shard": 3, "shard_grad_op": 2}.get((arguments.fsdp or "").split(" ")[0], 0)
 
 
 def _old_names() -> Sequence[str]:
