@@ -70,14 +70,15 @@ def starts_processes(settings: Settings) -> bool:
     """Whether this process is to start those that train.
 
     Raises:
-        SettingError: a launcher has started another number of them.
+        SettingError: a launcher has started another number of them, or they do not know where they meet.
     """
     asked, there = settings.run["num_processes"], launch()
     if settings.run["max_restarts"] and asked is None:
         raise SettingError("--max_restarts needs --num_processes. torchrun has a --max-restarts of its own.")
-    if scheduler() is not None:
+    is_scheduled = scheduler() is not None
+    if is_scheduled:
         check_meeting_place()
-    if asked is not None and (scheduler() or "WORLD_SIZE" in os.environ) and asked != there.count:
+    if asked is not None and (is_scheduled or "WORLD_SIZE" in os.environ) and asked != there.count:
         raise SettingError(
             f"--num_processes {asked}, and the launcher has started {there.count}: leave one of them out."
         )
