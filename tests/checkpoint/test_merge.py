@@ -18,8 +18,10 @@ from burnish.checkpoint.weights import load_weights
 from burnish.core.errors import CheckpointError
 
 
-def in_parts(output_dir: Path, model: nn.Module, count: int = 2, left_out: int | None = None) -> Path:
-    """A checkpoint of which `count` processes would have written their rows."""
+def in_parts(
+    output_dir: Path, model: nn.Module, count: int = 2, left_out: int | None = None, said: int | None = None
+) -> Path:
+    """A checkpoint of which `count` processes would have written their rows; in their names they are `said`."""
     snapshot = snapshots.snapshot(model=model, optimizer=None, scheduler=None, model_written=True)
     folder = store.stage(output_dir, 2, snapshot)
     parts.make_place(folder)
@@ -30,7 +32,7 @@ def in_parts(output_dir: Path, model: nn.Module, count: int = 2, left_out: int |
         shared = all_of_it.shared if index == 0 else {}
         part = parts.Part(held, {name: rows[name][1] for name in held}, shared=shared)
         if index != left_out:
-            parts.write(part, folder, index, count)
+            parts.write(part, folder, index, said or count)
     pretrained.save_configs(model, folder)
     store.save_processing_class(tiny.tokenizer(), folder)
     return store.write(output_dir, 2, snapshot, folder)
@@ -107,8 +109,11 @@ def test_what_is_damaged_leaves_the_folder_as_it_was(tmp_path: Path) -> None:
     part.write_bytes(content)
     with pytest.raises(CheckpointError, match=r"is no good checkpoint: parts/.*its checksum differs"):
         merge(checkpoint, tmp_path / "model")
+    for left_out in (0, 1):
+        with pytest.raises(CheckpointError, match=r"checkpoint-2 holds 1 parts of 2"):
+            merge(in_parts(tmp_path / f"lacking {left_out}", model, 2, left_out), tmp_path / "model")
     with pytest.raises(CheckpointError, match=r"The parts of .* do not make a whole"):
-        merge(in_parts(tmp_path / "lacking", model, 2, left_out=0), tmp_path / "model")
+        merge(in_parts(tmp_path / "lacking", model, 2, left_out=0, said=1), tmp_path / "model")
     assert same(transformers.LlamaForCausalLM.from_pretrained(tmp_path / "model"), model)
     assert not list((tmp_path / "model").glob(".*"))
 

@@ -43,7 +43,7 @@ class Whole:
         return [max(sizes) for sizes in zip(*ends, strict=True)]
 
     def read(self) -> torch.Tensor:
-        """All of it. Raises `CheckpointError` where rows are missing."""
+        """All of it. Raises `CheckpointError` where rows before the last ones are missing."""
         from safetensors import safe_open
 
         found: torch.Tensor | None = None
@@ -124,12 +124,17 @@ def _write_weights(checkpoint: Path, draft: Path, largest_file: int) -> None:
 
 
 def _in_parts(checkpoint: Path) -> tuple[dict[str, Whole], dict[str, str]]:
-    """The weights by name, and to each further name of a weight the one under which it is found."""
+    """The weights by name, and to each further name of a weight the one under which it is found. Raises
+    `CheckpointError` where the part of a process is missing."""
     from safetensors import safe_open
 
     found: dict[str, Whole] = {}
     shared: dict[str, str] = {}
-    for path in sorted((checkpoint / layout.PARTS).glob("*.safetensors")):
+    paths = sorted((checkpoint / layout.PARTS).glob("*.safetensors"))
+    counts = {int(path.stem.rpartition("-")[2]) for path in paths if path.name.startswith("part-")}
+    if counts - {len(paths)}:  # without the last rows a whole would only be smaller
+        raise CheckpointError(f"{checkpoint} holds {len(paths)} parts of {max(counts)}.")
+    for path in paths:
         with safe_open(path, framework="pt", device="cpu") as file:
             said = file.metadata() or {}
             places = json.loads(said.get(parts.PLACES, "{}"))
