@@ -104,6 +104,29 @@ def test_texts_before_any_loss(tmp_path: Path) -> None:
     assert values(in_processes(2, tmp_path, written_first, tmp_path / "together", **FSDP)) == [alone, alone]
 
 
+def of_images(folder: Path, **settings: Any) -> Any:
+    """Texts of one image: what is no text is written on batch by batch, also by a process that has none."""
+    given = {"num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 16, "hidden_size": 16}
+    encoder = transformers.ViTConfig(image_size=8, patch_size=4, hidden_dropout_prob=0.0, **given)
+    decoder = tiny.bert_config(is_decoder=True, add_cross_attention=True)
+    config = transformers.VisionEncoderDecoderConfig.from_encoder_decoder_configs(encoder, decoder)
+    model = tiny.seeded(lambda: transformers.VisionEncoderDecoderModel(config=config))
+    tokens = {"decoder_start_token_id": tiny.CLS, "pad_token_id": tiny.PAD}
+    model.config.update(tokens)
+    model.generation_config.update(**tokens, eos_token_id=tiny.SEP)
+    args = runs.arguments(folder, burnish.Seq2SeqTrainingArguments, predict_with_generate=True, **settings)
+    run = burnish.Seq2SeqTrainer(model=model, args=args, data_collator=transformers.default_data_collator)
+    found = run.predict([{"pixel_values": torch.ones(3, 8, 8), "labels": [7, 8, 9]}], max_new_tokens=4)
+    return found.predictions.tolist(), found.metrics["test_loss"]
+
+
+@pytest.mark.parametrize("settings", [{}, FSDP], ids=["ddp", "fsdp"])
+def test_a_text_of_an_image(settings: dict[str, Any], tmp_path: Path) -> None:
+    ids, loss = of_images(tmp_path / "alone")
+    for found in values(in_processes(2, tmp_path, of_images, tmp_path / "together", **settings)):
+        assert found[0] == ids and found[1] == pytest.approx(loss, rel=1e-5)
+
+
 class OwnStep(burnish.Trainer):
     """A user's loss that goes around the forward pass of the model, in a user's own training step."""
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Any
 
@@ -174,3 +175,14 @@ def test_an_adapter_at_rest_is_written_too(settings: dict[str, Any], tmp_path: P
         assert alone and {name: value.shape for name, value in found.items()} == {
             name: value.shape for name, value in alone.items()
         }, place
+
+
+def frozen_on_one(folder: Path) -> None:
+    model = runs.classifier()
+    model.classifier.requires_grad_(int(os.environ["RANK"]) == 0)
+    runs.trainer(folder, parts={"model": model}, max_steps=1, **FSDP).train()
+
+
+def test_what_is_trained_on_one_process_alone_is_told(tmp_path: Path) -> None:
+    for one in in_processes(2, tmp_path, frozen_on_one, tmp_path):
+        assert one.error == "SettingError" and "process 1" in one.words and "'frozen'" in one.words, one

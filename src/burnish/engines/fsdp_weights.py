@@ -16,7 +16,10 @@ from burnish.core.protocols import Processes
 
 def refuse_unlike(model: nn.Module, processes: Processes) -> None:
     """Raises `SettingError` where the model of another process has other weights: sums would go astray."""
-    own = [(name, tuple(weight.shape), str(weight.dtype)) for name, weight in model.named_parameters()]
+    own = [
+        (name, tuple(weight.shape), str(weight.dtype), "trained" if weight.requires_grad else "frozen")
+        for name, weight in model.named_parameters()
+    ]
     first = processes.from_first(lambda: own)
     unlike = next((one for one, other in zip(own, first, strict=False) if one != other), None)
     answers = processes.all_of(None if own == first else (unlike or f"{len(own)} weights, not {len(first)}"))

@@ -32,12 +32,17 @@ class ToWrite:
 
 
 def prompts_to_write(trainer: Trainer, loader: Any, most: int | None) -> ToWrite | None:
-    """The prompts in the batches of a loader; None where the batches are no texts.
+    """The prompts in the batches of a loader; None where those of any process are no texts: one may have no batch.
 
     Args:
         most: rows at the most, over all processes: spread over a dataset, or the first ones of another loader. None for
             all.
     """
+    wanted = _own_prompts(trainer, loader, most)
+    return None if any(trainer.engine.processes.all_of(wanted is None)) else wanted
+
+
+def _own_prompts(trainer: Trainer, loader: Any, most: int | None) -> ToWrite | None:
     wanted = ToWrite()
     for rows, inputs in _batches(trainer, loader.in_dataset_order if isinstance(loader, ByLength) else loader, most):
         if not are_texts(inputs):
