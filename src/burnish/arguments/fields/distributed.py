@@ -56,7 +56,7 @@ class DistributedFields:
         ),
     )
     fsdp_config: dict[str, Any] | str | None = field(
-        default=None, metadata=about("Settings of FSDP (docs/scale.md): a dict, JSON, or a JSON file.")
+        default=None, metadata=about("Settings of FSDP (docs/fsdp.md): a dict, JSON, or a JSON file.")
     )
     deepspeed: dict[str, Any] | str | None = field(
         default=None, metadata=about("Settings of DeepSpeed: a dict, JSON, or a JSON file.")
