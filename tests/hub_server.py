@@ -52,6 +52,7 @@ class Hub:
     """Checksums of the blobs that were sent, in their order."""
     is_gone: bool = False
     at_commit: Callable[[], None] = lambda: None
+    at_blob: Callable[[], None] = lambda: None
     stop: Callable[[], None] = lambda: None
 
     def files(self, name: str, branch: str = "main", below: str = "") -> dict[str, bytes]:
@@ -181,6 +182,7 @@ class _Handler(BaseHTTPRequestHandler):
 
     def _store(self, checksum: str, body: bytes) -> dict[str, Any]:
         time.sleep(self.hub.seconds)
+        self.hub.at_blob()
         assert hashlib.sha256(body).hexdigest() == checksum
         self.hub.uploaded.append(checksum)
         self.hub.blobs[checksum] = body

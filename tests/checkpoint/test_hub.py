@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import threading
+import traceback
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -52,14 +53,25 @@ def test_a_branch_is_made(hub: Hub) -> None:
         ("mine", "hf_" + "w" * 30, "does not take the token.*hf auth login"),
         ("others/model", TOKEN, "may not write to others/model.*rights to write to others.*hub_model_id"),
         ("others/there", TOKEN, "may not write to others/there.*hub_model_id"),
-        ("no/such/name", TOKEN, "no/such/name"),
+        ("no/such/name", TOKEN, "'no/such/name' cannot be the name.*hub_model_id"),
+        ("my out (2)", TOKEN, r"'my out \(2\)' cannot be the name.*hub_model_id"),
+        ("mine", TOKEN + "\n", "hub_token has a blank, a line break"),
+        ("mine", "secret-ü", "hub_token has a blank, a line break"),
     ],
 )
 def test_what_cannot_be_written_to_is_found_at_once(hub: Hub, name: str, token: str, says: str) -> None:
     hub.repos["others/there"] = Repo(private=False)
     with pytest.raises(HubError, match=says) as raised:
         Repository(name, token=token).ready()
-    assert token not in str(raised.value)
+    assert token.strip() not in "".join(traceback.format_exception(raised.value))
+
+
+def test_a_pull_request_that_is_not_there(hub: Hub) -> None:
+    with pytest.raises(HubError, match=r"mine has no branch refs/pr/1 .*hub_revision"):
+        Repository("mine", revision="refs/pr/1").ready()
+    hub.repos["me/mine"].branches["refs/pr/1"] = {}
+    Repository("mine", revision="refs/pr/1").ready().commit(Upload("one", {"a.txt": "a"}))
+    assert hub.files("me/mine", "refs/pr/1") == {"a.txt": b"a"}
 
 
 def test_a_server_that_is_not_there(hub: Hub) -> None:

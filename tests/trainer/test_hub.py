@@ -329,6 +329,16 @@ def test_a_push_that_outlives_the_script(hub: Hub, tmp_path: Path, monkeypatch: 
     assert {"one.bin", "two.bin", "model.safetensors"} <= set(uploaded(hub))
 
 
+def test_an_upload_keeps_no_process_alive(hub: Hub, tmp_path: Path) -> None:
+    """Python waits at its end for threads of pools: there are none, however many files are sent."""
+    before, during = set(threading.enumerate()), set()
+    hub.at_blob = lambda: during.update(set(threading.enumerate()) - before)
+    trainer(tmp_path, hub_strategy="checkpoint").train()
+    ours = {thread for thread in during if thread.name == "upload"}
+    assert len(hub.uploaded) > 2 and ours and all(thread.daemon for thread in ours)
+    assert not [thread.name for thread in during if thread.name.startswith("ThreadPoolExecutor")]
+
+
 def test_a_push_that_fails_raises(hub: Hub, tmp_path: Path) -> None:
     run = trainer(tmp_path, push_to_hub=False)
     with pytest.raises(HubError, match="does not take the token"):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import logging
+import re
 import tempfile
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
@@ -32,21 +33,12 @@ class Upload:
         files: names in the repository to what they hold: a file here, or a short text.
         folders: folders of the repository, such as ``last-checkpoint``, of which nothing stays but these files.
         keeps_card: whether a README.md of this text, where the repository has it, stays in place of the one in `files`.
-        one_by_one: sends one file after the other, as Python has to that is about to end and starts no more threads.
     """
 
     message: str
     files: Mapping[str, Path | str]
     folders: tuple[str, ...] = ()
     keeps_card: Callable[[str], bool] | None = None
-    one_by_one: bool = False
-
-    def sent_before(self) -> list[list[str]]:
-        """Names of files that are sent before the others, those of each list together: the model, so that weights that
-        lie in `folders` too are sent once."""
-        if self.one_by_one:
-            return [[name] for name in self.files]
-        return [[name for name in self.files if not name.startswith(self.folders)]] if self.folders else []
 
     def outdates(self, name: str) -> bool:
         """Whether a file in the repository goes: weights of an older model that a reader would take for these, and
@@ -85,11 +77,15 @@ class Repository:
         Raises:
             HubError: the token, the name, the right to write or the connection is missing.
         """
+        if self.token and not re.fullmatch("[!-~]+", self.token):  # the client would write it into its error
+            raise HubError("hub_token has a blank, a line break or another character that no token has.")
         with self._told(), self._api() as api:
             url = api.create_repo(self.name, private=self.private, exist_ok=True)
             found = replace(self, name=url.repo_id)
             found._check_right_to_write(api)
-            if self.revision not in (None, MAIN) and not str(self.revision).startswith("refs/"):
+            if self.revision is not None and self.revision.startswith("refs/"):  # a pull request, made on the hub
+                api.repo_info(found.name, revision=self.revision)
+            elif self.revision not in (None, MAIN):
                 api.create_branch(found.name, branch=str(self.revision), exist_ok=True)
         return found
 
@@ -120,17 +116,16 @@ class Repository:
                 name: CommitOperationAdd(name, content if isinstance(content, Path) else content.encode())
                 for name, content in upload.files.items()
             }
-            for names in upload.sent_before():
-                some = [added[name] for name in names]
-                api.preupload_lfs_files(self.name, some, revision=self.revision, num_threads=2, free_memory=False)
+            # One after the other: several at once are sent by threads that keep a process alive which has been told to
+            # end, and that Python starts no more once a script has ended. What lies in two places is sent once.
+            for name in upload.files:
+                api.preupload_lfs_files(self.name, [added[name]], revision=self.revision, free_memory=False)
             there = api.list_repo_files(self.name, revision=self.revision)
             if CARD in there and CARD in added and self._keeps_its_card(api, upload):
                 del added[CARD]
             removed = [CommitOperationDelete(name, is_folder=False) for name in there if upload.outdates(name)]
             operations: list[CommitOperationAdd | CommitOperationDelete] = [*removed, *added.values()]
-            return api.create_commit(
-                self.name, operations, commit_message=upload.message, revision=self.revision, num_threads=2
-            )
+            return api.create_commit(self.name, operations, commit_message=upload.message, revision=self.revision)
 
     def _keeps_its_card(self, api: HfApi, upload: Upload) -> bool:
         if upload.keeps_card is None:
@@ -160,8 +155,10 @@ class Repository:
             raise HubError(self._without_token(self._words(error))) from error
 
     def _words(self, error: Exception) -> str:
+        from huggingface_hub.errors import HFValidationError
+
         while type(error) is RuntimeError and isinstance(error.__cause__, Exception):
-            error = error.__cause__  # several files are sent at once, and one failed
+            error = error.__cause__  # the client says which file it was
         text = (
             " ".join(str(getattr(error, "server_message", None) or error).split()).rstrip(".") or type(error).__name__
         )
@@ -185,6 +182,8 @@ class Repository:
                 f"{_endpoint()} cannot be reached ({text}). Look at the connection, or leave uploads out with "
                 "push_to_hub=False, or HF_HUB_OFFLINE=1."
             )
+        if isinstance(error, HFValidationError):
+            return f"{self.name!r} cannot be the name of a repository ({text}). Set hub_model_id to one that can."
         return f"The hub did not take it ({text})." if status is not None else f"{self.name}: {text}."
 
     def _without_token(self, text: str) -> str:

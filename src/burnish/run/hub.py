@@ -35,7 +35,7 @@ def repository_of(args: Any, token: str | None = None, private: bool | None = No
     """The repository that the settings name: by default it is called like the output folder."""
     return Repository(
         name=args.hub_model_id or Path(args.output_dir).absolute().name,
-        revision=args.hub_revision,
+        revision=args.hub_revision or None,
         token=token or args.hub_token,
         private=args.hub_private_repo if private is None else private,
     )
@@ -221,12 +221,12 @@ def _name(trainer: Trainer) -> str:
     return trainer.uploads.name or repository_of(trainer.settings).name
 
 
-def _of_model(trainer: Trainer, names: Sequence[str], message: str, one_by_one: bool = False) -> Upload:
+def _of_model(trainer: Trainer, names: Sequence[str], message: str) -> Upload:
     """Files of the output folder."""
     folder = Path(str(trainer.settings.output_dir))
     files = {name: folder / name for name in names if (folder / name).is_file()}
     keeps = is_somebodys_own if may_replace(folder / CARD) else None
-    return Upload(message, files, keeps_card=keeps, one_by_one=one_by_one)
+    return Upload(message, files, keeps_card=keeps)
 
 
 def push_to_hub(
@@ -267,7 +267,7 @@ def push_to_hub(
     if details:
         self.create_model_card(**{"model_name": _name(self).rpartition("/")[2], **details})
         names = sorted({*names, CARD})
-    upload, branch = _of_model(self, names, commit_message, one_by_one=not blocking), None
+    upload, branch = _of_model(self, names, commit_message), None
     if revision is not None and self.uploads.repository is not None:
         branch = replace(self.uploads.repository, revision=revision).ready()
     outcome = self.uploads.begin("The model", upload, None if blocking else "", repository=branch)
