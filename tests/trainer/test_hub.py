@@ -306,6 +306,17 @@ def test_push_to_hub(hub: Hub, tmp_path: Path) -> None:
     assert "license: mit" in card and "- small" in card and card.count("# mine") == 1
 
 
+def test_another_repository_by_its_name(hub: Hub, tmp_path: Path) -> None:
+    run = trainer(tmp_path, push_to_hub=False)
+    run.push_to_hub()
+    run.hub_model_id = "me/other"
+    run.push_to_hub()
+    assert run.hub_model_id == "me/other" and set(hub.repos) == {NAME, "me/other"}
+    run.hub_model_id = None
+    run.init_hf_repo()
+    assert run.hub_model_id == "me/other"
+
+
 def test_a_push_behind_the_script(hub: Hub, tmp_path: Path) -> None:
     run = trainer(tmp_path, push_to_hub=False)
     hub.seconds = 0.2

@@ -72,6 +72,14 @@ def hub_model_id(self: Trainer) -> str | None:
     return self.uploads.name
 
 
+@hub_model_id.setter
+def hub_model_id(self: Trainer, name: str | None) -> None:
+    """Uploads from now on go there; None finds the repository of the settings anew."""
+    if name is not None:
+        self.args.hub_model_id = name
+    self.uploads.name, self.uploads.repository = name, None
+
+
 def begin(trainer: Trainer, args: Any, ready: contextlib.ExitStack) -> None:
     """Before anything else of a training: finds out whether what it saves can be uploaded, and has it uploaded.
 
