@@ -15,13 +15,13 @@ from burnish.core.errors import HubError
 from burnish.core.secrets import hidden_in_text
 
 from .bars import no_progress_bars
+from .export import CARD
 from .handover import is_weight_file
 
 if TYPE_CHECKING:
     from huggingface_hub import CommitInfo, HfApi
 
 MAIN = "main"
-CARD = "README.md"
 
 
 @dataclass(frozen=True)
