@@ -225,6 +225,25 @@ def refused(folder: Path, **settings: Any) -> Any:
     runs.trainer(folder, max_steps=1, **settings).train()
 
 
+def on_the_first_alone(folder: Path, what: str) -> None:
+    run = runs.trainer(folder, max_steps=1, **FSDP)
+    run.train()
+    if run.is_world_process_zero():
+        calls = {
+            "save_model": lambda: run.save_model(folder / "model"),
+            "evaluate": lambda: run.evaluate(tiny.class_rows(4)),
+            "predict": lambda: run.predict(tiny.class_rows(4)),
+        }
+        calls[what]()
+
+
+@pytest.mark.parametrize("what", ["save_model", "evaluate", "predict"])
+def test_the_first_process_alone_is_told_who_is_missing(what: str, tmp_path: Path) -> None:
+    first, other = in_processes(2, tmp_path, on_the_first_alone, tmp_path / "out", what)
+    assert other.error is None
+    assert first.error == "ProcessError" and f"{what}()" in first.words and "called on every process" in first.words
+
+
 @pytest.mark.parametrize(
     ("settings", "words"),
     [

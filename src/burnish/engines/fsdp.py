@@ -278,6 +278,7 @@ class FSDPEngine(SingleEngine):
     def whole_weights(self) -> dict[str, torch.Tensor] | None:
         if self._divided is None:
             return None
+        self.processes.table([])  # where one is alone with it, torch would say so in words of its transport, or never
         return fsdp_weights.gathered(self._divided, self.device, self.process_index == 0)
 
     def whole_optimizer_state(self) -> dict[str, Any] | None:

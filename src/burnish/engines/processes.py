@@ -40,7 +40,8 @@ process ends."""
 
 _GONE = (
     "Another process of this run has ended, or is out of reach, while this one waited for it. Its own message says "
-    "why; one that was killed, as where a machine has run out of memory, leaves none."
+    "why; one that was killed, as where a machine has run out of memory, leaves none. If it came to the end of its "
+    "script: evaluate(), predict() and, of a model in parts, save_model() are called on every process."
 )
 
 
