@@ -124,6 +124,7 @@ class Trainer:
         self.given_optimizers = self.optimizer, self.lr_scheduler = pair_of(optimizers)
         self.optimizer_cls_and_kwargs = optimizer_cls_and_kwargs
         self.engine = engine_for(self.args)
+        self.engine.refuse_given(optimizer_cls_and_kwargs or self.optimizer, self.lr_scheduler)
         if (model is None) == (model_init is None):
             raise SettingError("Trainer takes either `model` or `model_init`, and exactly one of the two.")
         self._take_model(model if model is not None else self.call_model_init())

@@ -18,6 +18,7 @@ import torch
 from burnish.arguments.training_arguments import TrainingArguments
 from burnish.cli.plan import device
 from burnish.core.errors import CheckpointError, SettingError
+from burnish.core.zero_settings import stage_of
 from burnish.engines import deepspeed_config as configuration
 from burnish.engines import deepspeed_ops, deepspeed_universal
 from burnish.engines.choice import engine_for
@@ -129,6 +130,24 @@ def test_a_schedule_is_compared_once_the_steps_are_known(scheduler: Any, words: 
     assert words in str(caught.value)
 
 
+def test_a_schedule_without_a_warmup_is_refused() -> None:
+    scheduler = {"type": "WarmupLR", "params": {"warmup_num_steps": "auto"}}
+    with pytest.raises(SettingError, match="Set warmup_steps to 1 or more"):
+        completed({"scheduler": scheduler}, warmup_steps=0)
+
+
+def test_what_would_not_be_used_is_said() -> None:
+    config = {"optimizer": {"type": "AdamW"}, "scheduler": {"type": "WarmupLR"}}
+    settings = {"optim": "sgd", "lr_scheduler_type": "cosine"}
+    said = list(configuration.remarks(config, arguments(config, **settings)))
+    assert ["`optim=sgd`" in said[0], "`lr_scheduler_type=cosine`" in said[1], len(said)] == [True, True, 2]
+    assert not list(configuration.remarks(config, arguments(config)))
+    assert not list(configuration.remarks({}, arguments(config, **settings)))
+    with pytest.raises(SettingError, match=r"its own scheduler, .* \(WarmupLR\)"):
+        configuration.refuse_two(config, {"optimizer": None, "scheduler": object()})
+    configuration.refuse_two({}, {"optimizer": object(), "scheduler": object()})
+
+
 def test_buckets_of_a_model_that_does_not_say_how_wide_it_is_are_those_of_deepspeed() -> None:
     found = completed({"zero_optimization": {"stage": 3, "reduce_bucket_size": "auto"}})
     assert found["zero_optimization"] == {"stage": 3}
@@ -148,19 +167,11 @@ def test_how_wide_a_model_is(config: Any, hidden: int | None) -> None:
     assert configuration.hidden_size(config) == hidden
 
 
-@pytest.mark.parametrize(
-    ("config", "words"),
-    [
-        ({"zero_optimization": {"stage": 4}}, "stages 0, 1, 2 and 3"),
-        ({"tensor_parallel": {"autotp_size": 2}}, "tensor parallelism"),
-        ({"elasticity": {"enabled": True}}, "elastic"),
-        ("{not json", "is no JSON"),
-        ("[1]", "cannot be read"),
-    ],
-)
-def test_what_cannot_be_driven_is_refused(config: Any, words: str) -> None:
-    with pytest.raises(SettingError, match=words):
-        configuration.filled(config, arguments(None), 2, True)
+def test_fp16_at_stage_0_is_refused() -> None:
+    """DeepSpeed 0.19 scales the gradients down, and never the loss up."""
+    with pytest.raises(SettingError, match=r"zero_optimization\.stage to 1"):
+        filled({"fp16": {"enabled": "auto"}}, fp16=True)
+    assert filled({"zero_optimization": {"stage": 1}}, fp16=True)["fp16"] == {"enabled": True}
 
 
 def test_the_plan_says_the_stage() -> None:
@@ -171,7 +182,7 @@ def test_the_plan_says_the_stage() -> None:
 def test_a_file_is_read(tmp_path: Path) -> None:
     path = tmp_path / "ds.json"
     path.write_text(json.dumps({"zero_optimization": {"stage": 1}}))
-    assert configuration.stage_of(filled(str(path))) == 1
+    assert stage_of(filled(str(path))) == 1
     path.write_text('"text"')
     with pytest.raises(SettingError, match="a JSON object"):
         filled(str(path))

@@ -12,8 +12,8 @@ import sys
 import weakref
 from typing import Any
 
-from burnish.core.json_settings import json_object
 from burnish.core.processes import default_backend, join, launch
+from burnish.core.zero_settings import read, stage_of
 
 from .processes import Processes
 
@@ -33,8 +33,8 @@ def hold_configuration(args: Processes) -> None:
     vars(args).pop(HELD, None)
     if not args.deepspeed or importlib.util.find_spec("deepspeed") is None or launch().count == 1:
         return
-    given = json_object("deepspeed", args.deepspeed)
-    if (given.get("zero_optimization") or {}).get("stage") != 3:
+    given = read(args.deepspeed)
+    if stage_of(given) != 3:
         _forget_others()
         return
     join(args.ddp_backend or default_backend(args.use_cpu), args.ddp_timeout_delta)

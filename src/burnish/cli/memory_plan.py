@@ -173,10 +173,10 @@ def scenario_of(given: Given, own: dict[str, Any], config: Any) -> Scenario:
 def stage_of(arguments: Any) -> int:
     """The stage of ZeRO that `deepspeed` asks for, or at which as much is shared as with `fsdp`. 0 for what is divided
     within a machine alone (hybrid), since how many processes a machine has is not known here."""
-    from burnish.engines.deepspeed_config import zero_stage
+    from burnish.core import zero_settings
 
     if arguments.deepspeed:
-        return zero_stage(arguments.deepspeed)
+        return zero_settings.stage_of(zero_settings.read(arguments.deepspeed))
     return {"full_shard": 3, "shard_grad_op": 2}.get((arguments.fsdp or "").split(" ")[0], 0)
 
 

@@ -138,7 +138,7 @@ def parameters(model: Any) -> str:
 
 def device(arguments: Any) -> str:
     """Where and in which precision it is computed, by how many processes, and what divides the model among them."""
-    from burnish.engines.deepspeed_config import zero_stage
+    from burnish.core.zero_settings import read, stage_of
 
     precision = "bf16" if arguments.bf16 else "fp16" if arguments.fp16 else "fp32"
     count = arguments.world_size
@@ -146,7 +146,7 @@ def device(arguments: Any) -> str:
     if arguments.fsdp:
         said.append(f"FSDP {arguments.fsdp}")
     if arguments.deepspeed:
-        said.append(f"DeepSpeed ZeRO {zero_stage(arguments.deepspeed)}")
+        said.append(f"DeepSpeed ZeRO {stage_of(read(arguments.deepspeed))}")
     return ", ".join(said)
 
 

@@ -20,6 +20,7 @@ from burnish.core.errors import CheckpointError, SettingError, UserError
 from burnish.core.processes import default_backend, gpu_index
 from burnish.core.protocols import Processes
 from burnish.core.zero_parts import lies_in_parts, without_new_names
+from burnish.core.zero_settings import stage_of
 
 from . import deepspeed_config as configuration
 from . import deepspeed_swapped as swapped
@@ -68,7 +69,7 @@ class DeepSpeedEngine(SingleEngine):
         super().__init__(device, Precision("no", device.type), args.max_grad_norm)
         self.processes, self.args = processes, args
         self.config = configuration.filled(args.deepspeed, args, processes.count, device.type == "cpu")
-        self.stage = configuration.stage_of(self.config)
+        self.stage = stage_of(self.config)
         self.lockstep = self.stage >= 2
         self._num_steps = 0
         self._ds: Any = None
@@ -84,8 +85,13 @@ class DeepSpeedEngine(SingleEngine):
     def has_own_schedule(self) -> bool:  # type: ignore[override]
         return "scheduler" in self.config
 
+    def refuse_given(self, optimizer: Any, scheduler: Any) -> None:
+        configuration.refuse_two(self.config, {"optimizer": optimizer, "scheduler": scheduler})
+
     def taken(self, optimizer: torch.optim.Optimizer, num_steps: int) -> torch.optim.Optimizer:
         """Without the groups that hold nothing, of which ZeRO can make no partition."""
+        for remark in configuration.remarks(self.config, self.args):
+            logger.log(logging.WARNING if self.process_index == 0 else logging.DEBUG, remark)
         self._num_steps = num_steps
         optimizer.param_groups[:] = [group for group in optimizer.param_groups if group["params"]]
         return optimizer
@@ -134,7 +140,7 @@ class DeepSpeedEngine(SingleEngine):
             self._ds, *_ = deepspeed.initialize(
                 model=Shell(model), config=self._whole_config(model), dist_init_required=False, **given
             )
-        except (AssertionError, ValueError, RuntimeError, NotImplementedError) as error:
+        except (AssertionError, ValueError, TypeError, RuntimeError, NotImplementedError) as error:
             raise SettingError(f"DeepSpeed cannot be set up with this configuration: {error}") from error
         self._refuse_another_engine()
         if self.optimizer is not None:

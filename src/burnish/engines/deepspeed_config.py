@@ -11,23 +11,11 @@ from typing import Any
 
 import torch
 
+from burnish.core import zero_settings
 from burnish.core.errors import SettingError
-from burnish.core.json_settings import json_object
+from burnish.core.zero_settings import value_at
 
 AUTO = "auto"
-
-STAGES = {0: "nothing", 1: "optimizer states", 2: "and gradients", 3: "and weights"}
-"""Stages of ZeRO (Rajbhandari et al., 2020, arXiv 1910.02054) to what the processes divide among them."""
-
-NOT_HERE = {
-    "tensor_parallel.autotp_size": "tensor parallelism",
-    "sequence_parallel_size": "sequence parallelism",
-    "elasticity.enabled": "elastic batch sizes",
-    "curriculum_learning.enabled": "curricula of DeepSpeed",
-    "data_efficiency.enabled": "the data sampling of DeepSpeed",
-    "autotuning.enabled": "the autotuning of DeepSpeed",
-}
-"""What would change which examples a step holds, or how a model is cut into pieces, behind the back of the plan."""
 
 
 @dataclass(frozen=True)
@@ -53,19 +41,43 @@ def filled(given: Any, args: Any, processes: int, on_cpu: bool) -> dict[str, Any
         SettingError: the two contradict each other (a table of all such settings), or the configuration asks for
             something that burnish does not drive.
     """
-    config = json_object("deepspeed", given)
-    _refuse_what_is_not_here(config)
+    config = zero_settings.read(given)
     facts = [*_of_the_step(args, processes), *_of_precision(config, args), *_of_optimizer(config, args)]
     _agree(config, facts)
-    zero = config.setdefault("zero_optimization", {})
-    stage = zero.setdefault("stage", 0)
-    if stage not in STAGES:
-        raise SettingError(f"deepspeed: zero_optimization.stage is {stage!r}; ZeRO has the stages 0, 1, 2 and 3.")
+    stage = config.setdefault("zero_optimization", {}).setdefault("stage", 0)
+    if stage == 0 and half_precision(config) == "fp16":
+        raise SettingError(
+            "fp16 at stage 0 of ZeRO: DeepSpeed takes a loss scale out of the gradients that it never put into the "
+            "loss, which makes them thousands of times too small. Set zero_optimization.stage to 1, or bf16."
+        )
     if "optimizer" not in config:
         config.setdefault("zero_force_ds_cpu_optimizer", False)  # the optimizer of the arguments is the one that runs
     elif on_cpu and not offloads(config, "optimizer"):
         _without_a_build(config["optimizer"])
     return config
+
+
+def refuse_two(config: Mapping[str, Any], given: Mapping[str, Any]) -> None:
+    """Raises `SettingError` for an optimizer or a scheduler of the user's own beside one in the configuration.
+
+    Args:
+        given: by the name of the section; None where the user gave none.
+    """
+    for section, own in given.items():
+        if own is not None and section in config:
+            raise SettingError(
+                f"The trainer was given its own {section}, and the configuration of DeepSpeed has one, too "
+                f"({config[section]['type']}). Leave one of the two out."
+            )
+
+
+def remarks(config: Mapping[str, Any], args: Any) -> Iterator[str]:
+    """A sentence for each training argument that is set, and that the configuration stands in for."""
+    for section, name in (("optimizer", "optim"), ("scheduler", "lr_scheduler_type")):
+        value = getattr(args, name)
+        if section in config and value != args.__dataclass_fields__[name].default:
+            said, kind = getattr(value, "value", value), config[section]["type"]
+            yield f"`{name}={said}` has no effect: the configuration of DeepSpeed has its own {section}, {kind}."
 
 
 def completed(config: Mapping[str, Any], args: Any, num_steps: int, model_config: Any) -> dict[str, Any]:
@@ -88,6 +100,11 @@ def completed(config: Mapping[str, Any], args: Any, num_steps: int, model_config
         if zero.get(name) == AUTO:
             zero.pop(name)  # DeepSpeed's default, for a model that does not say how wide it is
             zero.update({name: size} if size else {})
+    if value_at(whole, "scheduler.params.warmup_num_steps") == 0:
+        raise SettingError(
+            "deepspeed: scheduler.params.warmup_num_steps is 0 (warmup_steps), and schedules of DeepSpeed begin with a "
+            "warmup. Set warmup_steps to 1 or more, or leave the scheduler out: lr_scheduler_type then says it."
+        )
     left = [path for path, value in _leaves(whole) if value == AUTO]
     if left:
         raise SettingError(
@@ -101,15 +118,6 @@ def of_forward_passes(config: Mapping[str, Any], dtype: torch.dtype) -> dict[str
     """The configuration of a model that is not trained, and keeps the type of its weights."""
     rest = {name: section for name, section in config.items() if name not in ("optimizer", "scheduler")}
     return {**rest, "bf16": {"enabled": dtype == torch.bfloat16}, "fp16": {"enabled": dtype == torch.float16}}
-
-
-def stage_of(config: Mapping[str, Any]) -> int:
-    return int(config["zero_optimization"]["stage"])
-
-
-def zero_stage(given: Any) -> int:
-    """The stage of ZeRO in a configuration as `deepspeed` gives it; 0 where it says nothing. Raises `SettingError`."""
-    return int((json_object("deepspeed", given).get("zero_optimization") or {}).get("stage", 0))
 
 
 def offloads(config: Mapping[str, Any], what: str) -> bool:
@@ -145,14 +153,6 @@ def hidden_size(model_config: Any) -> int | None:
             if isinstance(value, (list, tuple)) and value:
                 return int(max(value))
     return None
-
-
-def _refuse_what_is_not_here(config: Mapping[str, Any]) -> None:
-    for path, words in NOT_HERE.items():
-        value = _get(config, path)
-        if value not in (None, False, 0, 1) or (value is True and path.endswith("enabled")):
-            raise SettingError(f"deepspeed: {path} is {value!r}, and {words} cannot be combined with burnish's plan of "
-                               "the steps. Leave it out.")  # fmt: skip
 
 
 def _of_the_step(args: Any, processes: int) -> Iterator[Fact]:
@@ -194,7 +194,7 @@ def _of_schedule(config: Mapping[str, Any], args: Any, num_steps: int) -> Iterat
     yield Fact("scheduler.params.warmup_num_steps", "warmup_steps", warmup, added=kind.startswith("Warmup"))
     ends = kind in ("WarmupDecayLR", "WarmupCosineLR")
     yield Fact("scheduler.params.total_num_steps", "steps of the run", num_steps, added=ends)
-    if _get(config, "scheduler.params.warmup_min_lr") == AUTO:
+    if value_at(config, "scheduler.params.warmup_min_lr") == AUTO:
         yield Fact("scheduler.params.warmup_min_lr", "0", 0.0)
 
 
@@ -206,7 +206,7 @@ def _agree(config: dict[str, Any], facts: Iterator[Fact] | list[Fact]) -> None:
     """
     rows = []
     for fact in facts:
-        value = _get(config, fact.path)
+        value = value_at(config, fact.path)
         if value == AUTO or (value is None and fact.added):
             _put(config, fact.path, fact.value)
         elif value is not None and not _alike(value, fact.value):
@@ -244,17 +244,10 @@ def _without_a_build(optimizer: dict[str, Any]) -> None:
         optimizer.setdefault("params", {}).setdefault("torch_adam", True)
 
 
-def _get(config: Mapping[str, Any], path: str) -> Any:
-    value: Any = config
-    for name in path.split("."):
-        value = value.get(name) if isinstance(value, Mapping) else None
-    return value
-
-
 def _put(config: dict[str, Any], path: str, value: Any) -> None:
     *sections, name = path.split(".")
     for section in sections:
-        config = config.setdefault(section, {})
+        config[section] = config = config.get(section) or {}
     config[name] = value
 
 

@@ -90,6 +90,9 @@ class SingleEngine:
                 "load the model again without them."
             )
 
+    def refuse_given(self, optimizer: Any, scheduler: Any) -> None:
+        """Raises `SettingError` for an optimizer or a schedule of the user's own (or None) that would not be used."""
+
     def divide(self, model: nn.Module, optimizer: torch.optim.Optimizer | None = None) -> None:
         """With `divides`, before a model is computed with: takes it apart, unless it is already. All take part.
 
