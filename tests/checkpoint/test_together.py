@@ -100,3 +100,30 @@ def test_a_failure_elsewhere_is_the_failure_of_all(tmp_path: Path) -> None:
     with pytest.raises(CheckpointError, match=r"checkpoint-2 could not be written in .*: process 1: the disk is full"):
         sealed(one)
     assert list(tmp_path.iterdir()) == []
+
+
+class Unwritten:
+    """As what a process holds on whose disk the weights of all cannot be gathered."""
+
+    def __init__(self) -> None:
+        self.called: list[str] = []
+
+    def whole(self) -> dict[str, Any]:
+        self.called.append("whole")
+        raise OSError(28, "No space left on device")
+
+    def save(self, folder: Path) -> None:
+        self.called.append("save")
+
+    def part(self) -> None:
+        self.called.append("part")
+
+
+def test_a_process_that_fails_takes_part_in_what_follows(tmp_path: Path) -> None:
+    """The others have not failed, and would wait for it."""
+    held = Unwritten()
+    snapshot = snapshots.snapshot(optimizer=None, scheduler=None)
+    failed = together.begin(tmp_path / "checkpoint-2", snapshot, Alone(), held)
+    assert isinstance(failed, CheckpointError) and "No space left" in str(failed)
+    assert held.called == ["whole", "save", "part"]
+    assert list(tmp_path.iterdir()) == []

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import errno
 import json
+import os
 from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 import transformers
 from distributed.forked import in_processes, values
 from trainer import runs
@@ -14,6 +17,7 @@ from zero_runs import CPU, stage, trained
 
 import burnish
 from burnish.checkpoint import copies, find, verify
+from burnish.checkpoint.staging import STAGING
 
 AT = 2
 
@@ -139,3 +143,29 @@ def test_a_model_saved_in_the_middle_of_a_run_is_whole(tmp_path: Path) -> None:
     found = values(in_processes(2, tmp_path, exported, tmp_path, 2))[0]
     loaded = transformers.AutoModelForTokenClassification.from_pretrained(tmp_path / "midway")
     assert runs.difference(runs.weights(loaded), found["weights"]) == 0.0
+
+
+def with_a_full_disk(folder: Path, count: int, number: int, process: int) -> dict[str, Any]:
+    """On which one process cannot write its part of the second checkpoint."""
+    write, written = torch.save, []
+
+    def full(content: Any, place: Any, *given: Any, **named: Any) -> None:
+        if f"{STAGING}checkpoint-2" in str(place) and os.environ["RANK"] == str(process):
+            written.append(place)
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(place))
+        write(content, place, *given, **named)
+
+    torch.save = full
+    trained(folder, count, stage(number), save_strategy="steps", save_steps=1)
+    return {"failed": len(written)}
+
+
+@pytest.mark.parametrize(("number", "process"), [(1, 0), (3, 1)])
+def test_a_full_disk_of_one_process_costs_a_checkpoint_and_not_the_run(
+    number: int, process: int, tmp_path: Path
+) -> None:
+    """Processes of DeepSpeed wait for each other when they have written: also for one that could not."""
+    found = values(in_processes(2, tmp_path, with_a_full_disk, tmp_path, 2, number, process))
+    assert [one["failed"] > 0 for one in found] == [index == process for index in (0, 1)]
+    assert sorted(path.name for path in tmp_path.glob("*checkpoint-*")) == [f"checkpoint-{step}" for step in (1, 3, 4)]
+    assert all(verify.problem_with(path) is None for path in tmp_path.glob("checkpoint-*"))

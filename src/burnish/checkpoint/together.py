@@ -12,9 +12,10 @@ import contextlib
 import shutil
 import threading
 import time
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol, TypeVar
 
 from burnish.core.errors import CheckpointError
 from burnish.core.protocols import Processes
@@ -31,6 +32,7 @@ PAUSES = 0.05, 1.0
 WRITING, FAILED, WRITTEN = 0.0, 1.0, 2.0
 
 Record = dict[str, Any]
+T = TypeVar("T")
 
 
 class Held(Protocol):
@@ -68,21 +70,18 @@ def begin(target: Path, snapshot: Snapshot, processes: Processes, held: Held) ->
     Returns:
         What is left to write; or why nothing can be written, the same on all processes.
     """
-    folder, failed = processes.from_first(lambda: _staged(target, snapshot))
+    folder, failed = processes.from_first(
+        lambda: _tried(target, lambda: store.stage(target.parent, snapshot.state.global_step, snapshot))
+    )
     if folder is None:
         assert failed is not None
         return failed
-    is_first, part, gathered, error = processes.index == 0, None, {}, None
-    try:
-        with store.told_as(target):
-            gathered = held.whole()
-            held.save(folder)
-            part = held.part()
-            if part is not None and is_first:
-                parts.make_place(folder)
-    except CheckpointError as failure:
-        error = failure
-    rest = replace(snapshot, write_model=None, **gathered)  # a user's own way was gone by all processes
+    is_first = processes.index == 0
+    gathered, first = _tried(target, held.whole)
+    _, second = _tried(target, lambda: held.save(folder))
+    part, third = _tried(target, lambda: _part_of(held, folder, is_first))
+    error = first or second or third
+    rest = replace(snapshot, write_model=None, **(gathered or {}))  # a user's own way was gone by all processes
     size = store.bytes_in(part.tensors) if part is not None else 0
     size += store.bytes_of(rest) if is_first and error is None else 0
     members = processes.all_of(Member(process.this_process(), size, error))
@@ -94,12 +93,20 @@ def begin(target: Path, snapshot: Snapshot, processes: Processes, held: Held) ->
     return Begun(folder, target, rest, part, processes, members)
 
 
-def _staged(target: Path, snapshot: Snapshot) -> tuple[Path | None, CheckpointError | None]:
+def _tried(target: Path, work: Callable[[], T]) -> tuple[T | None, CheckpointError | None]:
+    """What a work has given, or why it failed on this process: the others would wait for it in the next one."""
     try:
         with store.told_as(target):
-            return store.stage(target.parent, snapshot.state.global_step, snapshot), None
+            return work(), None
     except CheckpointError as error:
         return None, error
+
+
+def _part_of(held: Held, folder: Path, is_first: bool) -> parts.Part | None:
+    part = held.part()
+    if part is not None and is_first:
+        parts.make_place(folder)
+    return part
 
 
 @dataclass

@@ -23,6 +23,7 @@ from burnish.core.zero_parts import lies_in_parts, without_new_names
 from burnish.core.zero_settings import stage_of
 
 from . import deepspeed_config as configuration
+from . import deepspeed_files
 from . import deepspeed_swapped as swapped
 from . import deepspeed_universal as universal
 from .deepspeed_ops import check_builds, operators, require_package
@@ -401,10 +402,11 @@ class DeepSpeedEngine(SingleEngine):
         return {name: found[name] for name in state} if is_first else None
 
     def save_state(self, folder: Path) -> None:
-        if self.process_index == 0:
-            universal.write_topology(folder, self._topology)
-        self._ds.save_checkpoint(str(folder), tag=TAG, save_latest=False)
-        if self._is_on_disk and self.process_index == 0:
+        deepspeed_files.write(self._ds, folder, TAG)
+        if self.process_index > 0:
+            return
+        universal.write_topology(folder, self._topology)
+        if self._is_on_disk:
             swapped.write_names(self._ds.optimizer, folder)
 
     @property

@@ -60,10 +60,11 @@ class Parts:
     def save(self, folder: Path) -> None:
         """Writes what cannot be written behind the training: by code of the user's own, or by DeepSpeed."""
         engine: Any = self.trainer.engine
-        if self.snapshot.write_model is not None:
-            self.snapshot.write_model(folder)
-        if engine.state_folder is not None and not self.snapshot.only_model:
-            engine.save_state(folder / engine.state_folder)
+        with contextlib.ExitStack() as after:  # a process on which the first has failed takes part in the second
+            if engine.state_folder is not None and not self.snapshot.only_model:
+                after.callback(engine.save_state, folder / engine.state_folder)
+            if self.snapshot.write_model is not None:
+                self.snapshot.write_model(folder)
         if self._writes_parts_of_weights and engine.process_index == 0:
             save_configs(self.trainer.model, folder)
             save_processing_class(self.snapshot.processing_class, folder)
