@@ -65,9 +65,10 @@ class Group:
         self._told: BaseException | None = None
         self._rounds, self._timeout = 0, timeout
         self._watch: Watch | None = None
-        store = store_for(self.index, self.from_first) if hang_timeout > 0 else None
-        if store is not None:
-            self._watch = Watch(self.index, self.count, store, hang_timeout)
+        if hang_timeout > 0:
+            store = store_for(self.index, self.from_first)
+            self.table([])  # process 0 stays until all have reached the store: one that still looks for it would wait
+            self._watch = None if store is None else Watch(self.index, self.count, store, hang_timeout)
 
     def at(self, place: str, in_step: bool = False) -> None:
         """Says where this process is, for the message of a run that hangs."""
