@@ -109,6 +109,25 @@ def test_a_state_that_cannot_be_converted_is_refused_in_words(tmp_path: Path) ->
     assert "momentum_buffer" in ended[0].words and "start a new run from its weights" in ended[0].words
 
 
+@pytest.mark.parametrize(("config", "other"), [(None, stage(0)), (stage(0), None)], ids=["to 0", "from 0"])
+def test_stage_0_is_not_converted(config: Any, other: Any, tmp_path: Path) -> None:
+    broken_off(tmp_path, 2, config)
+    ended = in_processes(2, tmp_path, trained, tmp_path, 2, other, resume=True)
+    assert ended[0].error == "CheckpointError" and "stage 0 of ZeRO" in ended[0].words
+
+
+SCHEDULE = {"scheduler": {"type": "WarmupDecayLR", "params": {"warmup_type": "linear"}}}
+
+
+@pytest.mark.parametrize("first", [{**stage(1), **SCHEDULE}, stage(3)], ids=["converted", "a new one"])
+def test_a_schedule_of_the_configuration_goes_on_at_its_place(first: Any, tmp_path: Path) -> None:
+    """Whether the checkpoint knows the place or not."""
+    broken_off(tmp_path, 2, first, warmup_steps=2)
+    found = gone_on(tmp_path, 2, {**stage(3), **SCHEDULE}, warmup_steps=2)
+    rates = list(found["learning_rate"].values())[AT:]
+    assert rates == pytest.approx([5e-4, 1e-3], abs=1e-9), "DeepSpeed begins one step before the first"
+
+
 def test_weights_alone_are_no_state(tmp_path: Path) -> None:
     broken_off(tmp_path, 2, stage(2), save_only_model=True)
     assert not (tmp_path / f"checkpoint-{AT}" / "deepspeed").exists()

@@ -27,7 +27,7 @@ from . import deepspeed_files
 from . import deepspeed_swapped as swapped
 from . import deepspeed_universal as universal
 from .deepspeed_ops import check_builds, operators, require_package
-from .deepspeed_universal import TAG
+from .deepspeed_universal import SCHEDULE, TAG
 from .deepspeed_weights import Untouched, head_of, let_go, named_wholes, take_over
 from .mapped import MappedTensors
 from .precision import Precision
@@ -78,7 +78,7 @@ class DeepSpeedEngine(SingleEngine):
         self._untouched: Untouched | None = None
         self.is_updating = self._in_micro_batch = self._is_quiet = False
         self._resumed: Path | None = None
-        self._is_universal = False
+        self._is_universal = self._has_place = False
         self._backwards, self._in_backward, self._holds_gradients = 0, False, False
         check_builds(operators(self.config, device.type == "cpu"))
 
@@ -405,43 +405,33 @@ class DeepSpeedEngine(SingleEngine):
         deepspeed_files.write(self._ds, folder, TAG)
         if self.process_index > 0:
             return
-        universal.write_topology(folder, self._topology)
+        universal.write_topology(folder, {**self._topology, SCHEDULE: self._schedule})
         if self._is_on_disk:
             swapped.write_names(self._ds.optimizer, folder)
 
     @property
     def _topology(self) -> dict[str, Any]:
-        return {
-            "stage": self.stage,
-            "processes": self.processes.count,
-            "weights": configuration.half_precision(self.config),
-            "optimizer": type(self.optimizer).__name__
-            if "optimizer" not in self.config
-            else self.config["optimizer"]["type"],
-            **({universal.ON_DISK: True} if self._is_on_disk else {}),
-        }
+        return universal.topology(self.config, self.processes.count, self.optimizer)
+
+    @property
+    def _schedule(self) -> str | None:
+        return self.config["scheduler"]["type"] if self.has_own_schedule else None
 
     @property
     def _is_on_disk(self) -> bool:
-        offloaded = self.config["zero_optimization"].get("offload_optimizer") or {}
-        return bool(offloaded.get("device") == "nvme")
+        return universal.is_on_disk(self.config)
 
     def resume_from(self, folder: Path, scratch: Path, whole: Callable[[], dict[str, Any]]) -> None:
         """Raises `CheckpointError` where the state cannot be divided among these processes."""
         written = self.processes.from_first(lambda: universal.read_topology(folder))
+        schedule = written.pop(SCHEDULE, None) if written else None
         self._resumed, self._is_universal = folder, written != self._topology
-        if self._is_universal and self._is_on_disk:
-            by = "an undivided optimizer" if written is None else _words(written)
-            raise CheckpointError(
-                "A run with the optimizer's states on a disk (offload_optimizer, device nvme) gets them from a "
-                f"checkpoint of the same kind alone: {_words(self._topology)}; this one was written by {by}. Go on as "
-                "it was written, or start a new run from the weights: "
-                f"model_name_or_path={str(folder.parent)!r} without resume_from_checkpoint."
-            )
+        self._has_place = not self._is_universal and schedule == self._schedule
         if not self._is_universal:
             return
-        by = "an undivided optimizer" if written is None else _words(written)
-        logger.warning("The optimizer's state was written by %s, and is converted for %s.", by, _words(self._topology))
+        universal.refuse_unlike(self._topology, written, folder)
+        by, for_ = universal.words(written), universal.words(self._topology)
+        logger.warning("The optimizer's state was written by %s, and is converted for %s.", by, for_)
 
         def convert() -> None:
             assert self.model is not None and self.optimizer is not None, "attach() comes first"
@@ -457,15 +447,15 @@ class DeepSpeedEngine(SingleEngine):
                 if self.process_index == 0:
                     universal.write_weight(self._resumed, name, value)
 
-    def restore_state(self) -> None:
+    def restore_state(self, num_steps: int) -> None:
         folder = self._resumed
         assert folder is not None, "resume_from() comes first"
         groups = [dict(group) for group in self._ds.basic_optimizer.param_groups]
         try:
-            if self._is_universal and self.stage > 0:
+            if self._is_universal:
                 self._ds.optimizer.load_state_dict(state_dict_list=None, checkpoint_folder=str(folder))
             else:
-                with_schedule = self.has_own_schedule
+                with_schedule = self.has_own_schedule and self._has_place
                 path, _ = self._ds.load_checkpoint(str(folder), tag=TAG, load_lr_scheduler_states=with_schedule)
                 assert path is not None, "there is none"
                 if self._is_on_disk:
@@ -477,9 +467,12 @@ class DeepSpeedEngine(SingleEngine):
         for entry in self._ds.basic_optimizer.state.values():
             if isinstance(entry.get("step"), torch.Tensor):
                 entry["step"] = entry["step"].clone()  # ZeRO-3 gives all groups one counter, which each would move on
-        kept = ("params", "lr") if self.has_own_schedule and not self._is_universal else ("params",)
+        kept = ("params", "lr") if self.has_own_schedule and self._has_place else ("params",)
         for group, before in zip(self._ds.basic_optimizer.param_groups, groups, strict=True):
             group.update({name: value for name, value in before.items() if name not in kept})
+        if self.has_own_schedule and not self._has_place:
+            for _ in range(num_steps):
+                self._ds.lr_scheduler.step()
         self._follow_its_groups()
 
     @cached_property
@@ -488,10 +481,6 @@ class DeepSpeedEngine(SingleEngine):
         accelerator.backward = lambda loss, **more: self.backward(loss)
         accelerator.unwrap_model = lambda model, *more, **other: self.unwrapped(model)
         return accelerator
-
-
-def _words(topology: Mapping[str, Any]) -> str:
-    return ", ".join(f"{name} {value}" for name, value in topology.items())
 
 
 def _group_of(group: Mapping[str, Any]) -> dict[str, Any]:

@@ -19,6 +19,9 @@ import torch
 
 from burnish.core.errors import CheckpointError
 from burnish.core.zero_parts import is_part, num_elements, shape_of
+from burnish.core.zero_settings import stage_of, value_at
+
+from .deepspeed_config import half_precision
 
 TAG = "state"
 """Name of the folder that DeepSpeed writes into."""
@@ -26,12 +29,50 @@ TOPOLOGY = "topology.json"
 """Beside DeepSpeed's own files: by what they were written, so that nobody has to guess it from their names."""
 ON_DISK = "on a disk"
 """In the topology of a state that the processes had on a disk (nvme)."""
+SCHEDULE = "schedule"
+"""In the topology, the type of DeepSpeed's schedule, whose place is in the state; None for one of burnish."""
 MOMENTS = ("exp_avg", "exp_avg_sq")
 """What the universal form knows of an optimizer: the moments of Adam."""
 PREFIX = "module."
 """Before each name, since DeepSpeed sees the model in a shell."""
 ZERO = "zero"
 WEIGHT = "fp32.pt"
+
+
+def topology(config: Mapping[str, Any], processes: int, optimizer: Any) -> dict[str, Any]:
+    """What decides whether a state fits as it is."""
+    return {
+        "stage": stage_of(config),
+        "processes": processes,
+        "weights": half_precision(config),
+        "optimizer": config["optimizer"]["type"] if "optimizer" in config else type(optimizer).__name__,
+        **({ON_DISK: True} if is_on_disk(config) else {}),
+    }
+
+
+def words(topology: Mapping[str, Any] | None) -> str:
+    """Who writes such a state."""
+    if topology is None:
+        return "an undivided optimizer"
+    return ", ".join(f"{name} {value}" for name, value in topology.items())
+
+
+def refuse_unlike(own: Mapping[str, Any], written: Mapping[str, Any] | None, folder: Path) -> None:
+    """Raises `CheckpointError` where a run cannot take over a state that was written otherwise (None: undivided)."""
+    kind = (
+        "the optimizer's states on a disk (offload_optimizer, device nvme)" if own.get(ON_DISK) else "stage 0 of ZeRO"
+    )
+    if own.get(ON_DISK) or own["stage"] == 0 or (written and written["stage"] == 0):
+        raise CheckpointError(
+            f"An optimizer's state is not converted to or from {kind}: this run has {words(own)}; the checkpoint was "
+            f"written by {words(written)}. Go on as it was written, or start a new run from the weights: "
+            f"model_name_or_path={str(folder.parent)!r} without resume_from_checkpoint."
+        )
+
+
+def is_on_disk(config: Mapping[str, Any]) -> bool:
+    """Whether the optimizer's states lie on a disk."""
+    return bool(value_at(config, "zero_optimization.offload_optimizer.device") == "nvme")
 
 
 def write_topology(folder: Path, topology: Mapping[str, Any]) -> None:
@@ -59,11 +100,12 @@ def whole_state(
     Raises:
         CheckpointError: DeepSpeed's tool failed, or the state is of another model.
     """
-    if (read_topology(folder) or {}).get(ON_DISK):
+    written = read_topology(folder) or {}
+    if written.get(ON_DISK) or written.get("stage") == 0:
+        kind = "that had it on a disk (offload_optimizer, device nvme)" if ON_DISK in written else "at stage 0 of ZeRO"
         raise CheckpointError(
-            f"The optimizer's state in {folder} was written by a run that had it on a disk (offload_optimizer, device "
-            "nvme), and cannot be converted. Go on as it was written, or start a new run from the weights of the "
-            "checkpoint."
+            f"The optimizer's state in {folder} was written by a run {kind}, and cannot be converted. Go on as it "
+            "was written, or start a new run from the weights of the checkpoint."
         )
     _run_converter(folder / TAG, scratch / TAG)
     names = {id(weight): name for name, weight in model.named_parameters()}

@@ -131,8 +131,8 @@ class SingleEngine:
         """
         raise NotImplementedError
 
-    def restore_state(self) -> None:
-        """With `state_folder`, after `wrapped`: reads back what was written. All processes take part."""
+    def restore_state(self, num_steps: int) -> None:
+        """With `state_folder`, after `wrapped`: reads back what was written in step `num_steps`. All take part."""
         raise NotImplementedError
 
     def finished(self) -> None:

@@ -137,6 +137,6 @@ def restore_parts(trainer: Trainer, checkpoint: Path) -> None:
     if engine.state_folder is None:
         return
     with in_use.held(checkpoint):
-        engine.restore_state()
+        engine.restore_state(trainer.state.global_step)
     if isinstance(scheduler, LambdaLR):
         put_at_its_place(scheduler, trainer.state)
