@@ -184,7 +184,8 @@ import torch
 from trainer import runs
 run = runs.trainer(sys.argv[1], max_steps=2, per_device_train_batch_size=2)
 run.train()
-print("process", run.args.process_index, "of", run.args.world_size, type(run.engine).__name__, flush=True)
+which = f"process {{run.args.process_index}} of {{run.args.world_size}}"
+sys.stdout.write(f"{{which}} {{type(run.engine).__name__}}\\n")  # at once: the other process writes beside it
 """
 
 
