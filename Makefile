@@ -51,7 +51,7 @@ demo: $(VENV)/.demo
 	$(BIN)/burnish demo
 
 test: $(VENV)/.test
-	$(BIN)/python -m pytest -n $(WORKERS) --dist loadfile
+	$(BIN)/python -m pytest -n $(WORKERS) --dist loadfile --ignore tests/deepspeed
 
 # DeepSpeed compiles one operator for these tests, once on a machine: about a minute. MAX_JOBS=1 keeps memory low.
 $(VENV)/.deepspeed: $(VENV)/.test
