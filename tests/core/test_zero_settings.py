@@ -24,6 +24,7 @@ from burnish.core.zero_settings import KNOWN, ONLY, REFUSED, SECTIONS, read, sta
         ({"zero_optimisation": {"stage": 3}}, "Did you mean 'zero_optimization'?"),
         ({"tensor_parallel": {"autotp_size": 2}}, "tensor parallelism"),
         ({"elasticity": {"enabled": True}}, "elastic"),
+        ({"elasticity": {"enabled": 1}}, "elastic"),
         ({"checkpoint": {"writer": {"decoupled": True}}}, "sealed before its files are complete"),
         ({"torch_autocast": {"enabled": True}}, "bf16 and fp16 say the precision"),
         ({"gradient_allreduce_op": "sum"}, 'gradient_allreduce_op is "sum": gradients would be'),

@@ -11,11 +11,11 @@ import datasets
 import pytest
 import tiny
 from distributed.forked import in_processes, values
+from distributed.test_checkpoints import Stop
 from distributed.test_fsdp import whole
 from distributed.test_training import PLAIN
 from trainer import runs
 
-import burnish
 from burnish.core.errors import CheckpointError
 
 SHARDS = (6, 6, 4, 8)
@@ -32,17 +32,6 @@ def rows_of(numbers: list[int], log: str) -> Iterator[Any]:
             with open(log, "a") as file:
                 file.write(f"{os.environ.get('RANK', '0')}:{number} ")
             yield row
-
-
-class Stop(burnish.TrainerCallback):
-    """Ends a run early, with a checkpoint."""
-
-    def __init__(self, at: int) -> None:
-        self.at = at
-
-    def on_step_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
-        if state.global_step == self.at:
-            control.should_training_stop = control.should_save = True
 
 
 def trained(

@@ -1,4 +1,8 @@
-"""The model of a checkpoint, whole, in a folder of its own: by one process that never holds more than one tensor."""
+"""The model of a checkpoint, whole, in a folder of its own: by one process that never holds more than one tensor.
+
+So files are written here, tensor by tensor: safetensors writes what is in memory whole, and what torch has to put parts
+together (`torch.distributed.checkpoint`) reads all of them, those of the optimizer too.
+"""
 
 from __future__ import annotations
 

@@ -123,7 +123,8 @@ def _refuse_malformed(config: Mapping[str, Any]) -> None:
 def _refuse_undriven(config: Mapping[str, Any]) -> None:
     for path, (words, why) in REFUSED.items():
         value = value_at(config, path)
-        if value not in (None, False, 0, 1) or (value is True and not path.endswith("_size")):
+        is_off = value in (None, False, 0) or (value == 1 and path.endswith("_size"))
+        if not is_off:
             raise SettingError(
                 f"deepspeed: {path} is {json.dumps(value)}, and {words} cannot be combined with burnish: {why}. Leave "
                 "it out."

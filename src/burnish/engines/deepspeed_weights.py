@@ -76,17 +76,13 @@ def named_wholes(
 @torch.no_grad()
 def whole(parameter: nn.Parameter, in_full: bool) -> torch.Tensor:
     """One parameter, as `named_wholes` gives them. May be the parameter itself."""
-    import deepspeed
     from deepspeed.utils import safe_get_full_fp32_param
 
     if in_full and parameter.dtype in HALF and parameter.requires_grad:
         full = safe_get_full_fp32_param(parameter)
         if full is not None:
             return full
-    if not zero_parts.is_part(parameter):
-        return parameter.detach()
-    with deepspeed.zero.GatheredParameters([parameter]):
-        return parameter.detach().clone()
+    return zero_parts.whole(parameter) if zero_parts.is_part(parameter) else parameter.detach()
 
 
 @dataclass

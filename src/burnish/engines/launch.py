@@ -9,8 +9,6 @@ import signal
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import fields
-from typing import Any
 
 from burnish.core.errors import ProcessError, SettingError
 
@@ -74,8 +72,6 @@ def _ended(command: Sequence[str], count: int) -> tuple[int, int]:
     from torch.distributed.elastic.multiprocessing.errors import ChildFailedError
     from torch.distributed.launcher.api import LaunchConfig, elastic_launch
 
-    known = {one.name for one in fields(LaunchConfig)}  # before torch 2.10 the agent handed on the first two alone
-    signals: dict[str, Any] = {"signals_to_handle": ",".join(SIGNALS)} if "signals_to_handle" in known else {}
     config = LaunchConfig(
         min_nodes=1,
         max_nodes=1,
@@ -86,7 +82,7 @@ def _ended(command: Sequence[str], count: int) -> tuple[int, int]:
         run_id=f"burnish-{os.getpid()}",  # the same at every start, by which a run knows that it goes on
         max_restarts=0,
         monitor_interval=0.2,
-        **signals,
+        signals_to_handle=",".join(SIGNALS),
     )
     try:
         elastic_launch(config, sys.executable)(*command)
